@@ -1,0 +1,1 @@
+"""Stage 1: a complete engine on one device, with static batching."""
