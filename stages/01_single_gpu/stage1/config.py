@@ -52,7 +52,21 @@ class SchedulerConfig:
     """How much runs at once."""
 
     max_num_seqs: int = setting(8, "requests in one batch; each reserves room for max_model_len tokens")
-    max_num_batched_tokens: int | None = setting(None, "tokens in one step; at least max_model_len, the default")
+    max_num_batched_tokens: int | None = setting(None, "tokens in one step; at least max_model_len, the default adds max_num_seqs")
+
+    def __post_init__(self) -> None:
+        if self.max_num_seqs < 1:
+            raise ValueError(f"max_num_seqs is {self.max_num_seqs}; at least 1 request must fit: raise --max-num-seqs")
+
+    def token_budget(self, max_model_len: int) -> int:
+        """Tokens of one step. A prompt is computed in one piece here, so the longest must fit."""
+        budget = max_model_len + self.max_num_seqs if self.max_num_batched_tokens is None else self.max_num_batched_tokens
+        if budget < max_model_len:
+            raise ValueError(
+                f"max_num_batched_tokens is {budget:,} and max_model_len {max_model_len:,}, but stage 1 computes a prompt "
+                "in one piece: raise --max-num-batched-tokens or lower --max-model-len (stage 2 splits prompts)"
+            )
+        return budget
 
 
 @dataclass(frozen=True)
