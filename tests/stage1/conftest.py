@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
+
 from stage1.config import ModelConfig
 
 if TYPE_CHECKING:
     from stage1.llm import LLM
     from stage1.model.source import ModelSource
-
-torch.set_num_threads(2)
 
 TINY: dict[str, Any] = {"model": "tiny", "load_format": "dummy", "max_model_len": 256}
 

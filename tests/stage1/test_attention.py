@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+
 from stage1.attention import QUERY_SLICE, TorchAttention
 from stage1.batch import ForwardBatch
 from stage1.kv_cache import KVCache
@@ -50,7 +51,9 @@ def rope(shape: SimpleNamespace, length: int) -> tuple[torch.Tensor, torch.Tenso
 def slow_attention(shape, qkv, tables) -> torch.Tensor:
     """One query, one head at a time, over the whole sequence of one request: [T, heads, dim]."""
     cos, sin = tables
-    q, k, v = qkv.unflatten(-1, (-1, shape.head_dim)).split((shape.num_heads, shape.num_kv_heads, shape.num_kv_heads), 1)
+    q, k, v = qkv.unflatten(-1, (-1, shape.head_dim)).split(
+        (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads), 1
+    )
     q, k = apply_rope(q, cos[: len(q)], sin[: len(q)]), apply_rope(k, cos[: len(k)], sin[: len(k)])
     out = torch.zeros_like(q)
     for t in range(len(q)):

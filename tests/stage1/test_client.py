@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+
 from stage1.client import InProcessClient
 from stage1.interfaces import EngineDeadError
 from stage1.params import RequestOutputKind, SamplingParams
@@ -143,3 +144,19 @@ def test_shutdown_twice_and_call_between_steps(make_client):
     asyncio.run(main())
     client.shutdown()
     client.shutdown()
+
+
+def test_an_abort_from_elsewhere_ends_the_stream(make_client):
+    client, _ = make_client()
+
+    async def main():
+        stream = client.generate({"prompt_token_ids": [1]}, PARAMS.replace(max_tokens=200), request_id="a")
+        await anext(stream)
+        await client.abort("a")
+        await client.abort("a")
+        rest = [output async for output in stream]
+        assert rest[-1].finished
+        assert rest[-1].outputs[0].finish_reason == "abort"
+        await until_idle(client)
+
+    asyncio.run(main())

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from stage1.llm import LLM
 from stage1.params import SamplingParams
 from stage1.records import CachedRequests, NewRequestData, SchedulerOutput
@@ -152,7 +153,9 @@ def test_prompt_logprobs_equal_sampled_logprobs_of_the_same_tokens(make_tiny):
     """What the engine sampled with logprobs, it finds again as prompt_logprobs of the longer prompt."""
     llm = make_tiny()
     ids = list(range(40, 60))
-    sampled = llm.generate([as_prompt(ids)], SamplingParams(temperature=0, max_tokens=6, logprobs=3, ignore_eos=True))[0]
+    sampled = llm.generate([as_prompt(ids)], SamplingParams(temperature=0, max_tokens=6, logprobs=3, ignore_eos=True))[
+        0
+    ]
     new = sampled.outputs[0].token_ids
     again = llm.generate(
         [as_prompt(ids + new)], SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=3, ignore_eos=True)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from stage1.kv_manager import OneBlockKVManager
 from stage1.params import SamplingParams
 from stage1.request import Request

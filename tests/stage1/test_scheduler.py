@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stage1.kv_manager import OneBlockKVManager
 from stage1.lifecycle import Lifecycle
 from stage1.params import SamplingParams

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stage1.llm import LLM
     from stage1.outputs import CompletionOutput, RequestOutput
     from stage1.params import RequestOutputKind, SamplingParams
-    from stage1.server.serve import serve
+    from stage1.serving import serve
 
 _HOME = {
     "LLM": "llm",
@@ -21,7 +21,7 @@ _HOME = {
     "RequestOutput": "outputs",
     "RequestOutputKind": "params",
     "SamplingParams": "params",
-    "serve": "server.serve",
+    "serve": "serving",
 }
 
 __all__ = ["LLM", "CompletionOutput", "RequestOutput", "RequestOutputKind", "SamplingParams", "serve"]

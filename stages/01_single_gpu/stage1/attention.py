@@ -14,6 +14,7 @@ vLLM: ``v1/attention/backends/`` (one file a backend), ``attention/layer.py``.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -38,7 +39,7 @@ class TorchPlan:
     read_slots: torch.Tensor  # [R * S] slots of every request's keys, S = max_seq_len
     token_of_query: torch.Tensor  # [R, Q] index into T of each padded query, Q = max_query_len
     query_of_token: torch.Tensor  # [T] index into R * Q of each token
-    visible: list[torch.Tensor]  # a mask [R, 1, q, S] for each slice of q <= QUERY_SLICE queries
+    masks: list[torch.Tensor]  # [R, q, S], 0 or -inf in the model's dtype, for each slice of q <= QUERY_SLICE queries
 
 
 class TorchAttention:
@@ -46,6 +47,7 @@ class TorchAttention:
 
     def __init__(self, kv_cache: KVCache, cos: torch.Tensor, sin: torch.Tensor) -> None:
         self._kv_cache = kv_cache
+        self._dtype = kv_cache.layers[0].dtype
         self._cos, self._sin = cos, sin  # [max_model_len, dim / 2] float32
 
     def plan(self, batch: ForwardBatch) -> None:
@@ -68,7 +70,7 @@ class TorchAttention:
             read_slots=(blocks * block_size + read_pos % block_size).flatten(),
             token_of_query=token_of_query,
             query_of_token=request_of_token * batch.max_query_len + offset,
-            visible=[(key_pos <= pos[..., None])[:, None] for pos in query_pos.split(QUERY_SLICE, dim=1)],
+            masks=[self._mask(pos, key_pos) for pos in query_pos.split(QUERY_SLICE, dim=1)],
         )
 
     def attend(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
@@ -88,14 +90,19 @@ class TorchAttention:
         read_v = values.index_select(0, plan.read_slots).unflatten(0, (num_reqs, -1)).transpose(1, 2)
 
         out = [
-            self._grouped(q[tokens], read_k, read_v, visible)
-            for tokens, visible in zip(plan.token_of_query.split(QUERY_SLICE, dim=1), plan.visible, strict=True)
+            self._grouped(q[tokens], read_k, read_v, mask)
+            for tokens, mask in zip(plan.token_of_query.split(QUERY_SLICE, dim=1), plan.masks, strict=True)
         ]
         padded = torch.cat(out, dim=1).flatten(0, 1)  # [R * Q, heads * dim]
         return padded.index_select(0, plan.query_of_token)
 
+    def _mask(self, query_pos: torch.Tensor, key_pos: torch.Tensor) -> torch.Tensor:
+        """What is added to the scores: [R, q] and [S] → [R, q, S]."""
+        hidden = key_pos > query_pos[..., None]  # [R, q, S]
+        return torch.zeros(hidden.shape, dtype=self._dtype, device=hidden.device).masked_fill_(hidden, -math.inf)
+
     @staticmethod
-    def _grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+    def _grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Grouped-query attention: ``q`` [R, Q, heads, dim], ``k``/``v`` [R, kv, S, dim] → [R, Q, heads * dim].
 
         The query heads that share a KV head become further rows of one matrix, so keys are not repeated.
@@ -104,8 +111,8 @@ class TorchAttention:
         kv_heads = k.shape[1]
         group = heads // kv_heads
         rows = q.unflatten(2, (kv_heads, group)).permute(0, 2, 3, 1, 4).flatten(2, 3)  # [R, kv, group * Q, dim]
-        mask = visible.expand(num_reqs, 1, num_queries, -1).repeat(1, 1, group, 1)  # [R, 1, group * Q, S]
-        out = F.scaled_dot_product_attention(rows, k, v, attn_mask=mask)
+        repeated = mask[:, None].expand(-1, group, -1, -1).flatten(1, 2)  # [R, group * Q, S], a view where Q = 1
+        out = F.scaled_dot_product_attention(rows, k, v, attn_mask=repeated[:, None])
         return out.unflatten(2, (group, num_queries)).permute(0, 3, 1, 2, 4).flatten(2)
 
     def capture_buffers(self, max_reqs: int) -> None:

@@ -16,7 +16,16 @@ from stage1.attention import TorchAttention
 from stage1.config import DeviceConfig, ModelConfig, SchedulerConfig, Settings, TraceConfig
 from stage1.core import EngineCore
 from stage1.executor import UniprocExecutor
-from stage1.interfaces import AttentionBackend, Executor, KVCacheManager, LogitsProcessor, Ops, Runner, Sampler, Scheduler
+from stage1.interfaces import (
+    AttentionBackend,
+    Executor,
+    KVCacheManager,
+    LogitsProcessor,
+    Ops,
+    Runner,
+    Sampler,
+    Scheduler,
+)
 from stage1.kv_cache import KVCache, kv_cache_bytes
 from stage1.kv_manager import OneBlockKVManager
 from stage1.lifecycle import Lifecycle

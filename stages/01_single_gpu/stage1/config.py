@@ -26,7 +26,9 @@ def setting(default: Any, help: str) -> Any:
 class ModelConfig:
     """Which model, in which precision, how long."""
 
-    model: str = setting("smollm2-135m-instruct", "hub id, folder, .gguf file or preset shape (with --load-format dummy)")
+    model: str = setting(
+        "smollm2-135m-instruct", "hub id, folder, .gguf file or preset shape (with --load-format dummy)"
+    )
     tokenizer: str | None = setting(None, "hub id or folder of the tokenizer; the model's own by default")
     served_model_name: str | None = setting(None, "name in the API; the model's by default")
     load_format: Literal["auto", "safetensors", "gguf", "dummy"] = setting("auto", "dummy = random weights")
@@ -37,7 +39,9 @@ class ModelConfig:
     max_model_len: int | None = setting(None, "longest prompt + output in tokens; the model's limit by default")
     max_logprobs: int = setting(20, "most log-probabilities a request may ask for; -1 = no limit")
     seed: int = setting(0, "where the seeds of unseeded requests and random weights come from")
-    generation_config: Literal["auto", "vllm"] = setting("auto", "auto = sampling defaults of the checkpoint; vllm = none")
+    generation_config: Literal["auto", "vllm"] = setting(
+        "auto", "auto = sampling defaults of the checkpoint; vllm = none"
+    )
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,9 @@ class SchedulerConfig:
     """How much runs at once."""
 
     max_num_seqs: int = setting(8, "requests in one batch; each reserves room for max_model_len tokens")
-    max_num_batched_tokens: int | None = setting(None, "tokens in one step; at least max_model_len, the default adds max_num_seqs")
+    max_num_batched_tokens: int | None = setting(
+        None, "tokens in one step; at least max_model_len, the default adds max_num_seqs"
+    )
 
     def __post_init__(self) -> None:
         if self.max_num_seqs < 1:
@@ -60,7 +66,9 @@ class SchedulerConfig:
 
     def token_budget(self, max_model_len: int) -> int:
         """Tokens of one step. A prompt is computed in one piece here, so the longest must fit."""
-        budget = max_model_len + self.max_num_seqs if self.max_num_batched_tokens is None else self.max_num_batched_tokens
+        budget = (
+            max_model_len + self.max_num_seqs if self.max_num_batched_tokens is None else self.max_num_batched_tokens
+        )
         if budget < max_model_len:
             raise ValueError(
                 f"max_num_batched_tokens is {budget:,} and max_model_len {max_model_len:,}, but stage 1 computes a prompt "

@@ -21,7 +21,9 @@ logger = logging.getLogger(__name__)
 class EngineCore:
     """One scheduler over one executor."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, on_shutdown: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, scheduler: Scheduler, executor: Executor, on_shutdown: Callable[[], None] = lambda: None
+    ) -> None:
         self.scheduler = scheduler
         self.executor = executor
         self._on_shutdown = on_shutdown
@@ -79,5 +81,7 @@ class EngineCore:
         try:
             self.executor.call("check_health")
         except Exception as broken:
-            raise EngineDeadError(f"step {plan.step} failed ({reason}) and the device is unusable ({broken})") from error
+            raise EngineDeadError(
+                f"step {plan.step} failed ({reason}) and the device is unusable ({broken})"
+            ) from error
         return self.scheduler.fail(plan, reason)

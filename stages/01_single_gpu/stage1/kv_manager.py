@@ -42,7 +42,9 @@ class OneBlockKVManager:
             ValueError: more than ``block_size`` tokens are asked for.
         """
         if upto + lookahead > self.block_size:
-            raise ValueError(f"{req.req_id} needs room for {upto + lookahead:,} tokens; a block has {self.block_size:,}")
+            raise ValueError(
+                f"{req.req_id} needs room for {upto + lookahead:,} tokens; a block has {self.block_size:,}"
+            )
         if req.req_id in self._owned:
             return []
         if not self._free:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from stage1.interfaces import KVCacheManager, SchedulerHook
-from stage1.records import EngineCoreOutputs, EngineCoreRequest, ModelRunnerOutput, SchedulerOutput, Timings
+from stage1.records import EngineCoreOutputs, EngineCoreRequest, Logprobs, ModelRunnerOutput, SchedulerOutput, Timings
 from stage1.request import Request, Status
 
 
@@ -77,8 +77,12 @@ class Lifecycle:
         return free
 
     def plan_made(self, plan: SchedulerOutput) -> SchedulerOutput:
-        """Complete ``plan`` with the requests that ended since the last one, and show it to the hooks."""
-        plan.finished, self._ended = self._ended, []
+        """Complete ``plan`` with the requests that ended since the last one, and show it to the hooks.
+
+        An empty plan may never reach what has to forget them, so it names none.
+        """
+        if plan.num_scheduled:
+            plan.finished, self._ended = self._ended, []
         now = self._clock()
         for data in plan.new:
             timings = self._timings[data.req_id]
@@ -145,7 +149,7 @@ class Lifecycle:
         outputs.req_ids.append(req.req_id)
         outputs.new_ids.append(sampled[:kept])
         if (rows := out.logprobs.get(req.req_id)) is not None:
-            outputs.logprobs[req.req_id] = rows
+            outputs.logprobs[req.req_id] = Logprobs(rows.ids[:kept], rows.values[:kept], rows.ranks[:kept])
         if status is not None:
             outputs.finish_reason[req.req_id] = status.value
             outputs.timings[req.req_id] = timings

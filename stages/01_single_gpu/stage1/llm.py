@@ -138,7 +138,9 @@ class LLM:
         priorities = [0] * len(prompts) if priority is None else list(priority)
         for name, values in (("sampling_params", each), ("priority", priorities)):
             if len(values) != len(prompts):
-                raise ValueError(f"{name} has {len(values)} entries for {len(prompts)} prompts: give one each, or one for all")
+                raise ValueError(
+                    f"{name} has {len(values)} entries for {len(prompts)} prompts: give one each, or one for all"
+                )
         return [
             self._inputs.process(
                 prompt,
@@ -166,7 +168,7 @@ class LLM:
                     yield output
         finally:
             for request_id in open_ids:
-                self.core.abort(self._outputs.abort(request_id))
+                self.core.abort(self._outputs.abort(request_id).aborts)
 
     @staticmethod
     def _progress(outputs: Iterator[RequestOutput], total: int, show: bool) -> Iterator[RequestOutput]:

@@ -91,4 +91,3 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     def replace(self, **changes: Any) -> SamplingParams:
         """A copy with ``changes``, checked like a new one."""
         return msgspec.structs.replace(self, **changes)
-

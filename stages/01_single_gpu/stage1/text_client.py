@@ -9,13 +9,12 @@ vLLM: ``v1/engine/async_llm.py`` (stage 2's ``AsyncLLM`` is this with its own co
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 from stage1.input_processor import Admission, InputProcessor
 from stage1.interfaces import EngineClient, EngineDeadError
-from stage1.output_processor import OutputProcessor
+from stage1.output_processor import OutputProcessor, Processed
 from stage1.outputs import RequestOutput
 from stage1.params import SamplingParams
 from stage1.records import StepStats
@@ -58,8 +57,8 @@ class TextClient:
         return self._stream(admission)
 
     async def abort(self, request_id: str) -> None:
-        """End a request; an unknown id is ignored."""
-        await self._client.abort(self._outputs.abort(request_id))
+        """End a request, whose stream then ends with finish_reason ``abort``; an unknown id is ignored."""
+        await self._hand_out(self._outputs.abort(request_id))
 
     async def stats(self) -> StepStats:
         """The engine's queues, usage and counters."""
@@ -77,12 +76,10 @@ class TextClient:
         request_id = admission.request_id
         if self.dead is not None:
             raise EngineDeadError(self.dead)
-        if request_id in self._streams:
-            raise ValueError(f"request id {request_id!r} is in use: wait for its end or choose another")
+        self._outputs.add(admission)  # refuses an id that is in use
         if self._pump_task is None:
             self._pump_task = asyncio.create_task(self._pump())
         stream = self._streams[request_id] = asyncio.Queue()
-        self._outputs.add(admission)
         finished = False
         try:
             for child in admission.children:
@@ -104,15 +101,17 @@ class TextClient:
         """Hand each step's outputs to their streams, until the engine stops."""
         try:
             async for outputs in self._client.outputs():
-                processed = self._outputs.process(outputs)
-                if processed.aborts:
-                    await self._client.abort(processed.aborts)
-                for output in processed.outputs:
-                    if (stream := self._streams.get(output.request_id)) is not None:
-                        stream.put_nowait(output)
+                await self._hand_out(self._outputs.process(outputs))
         except EngineDeadError as error:
             self.dead = str(error)
-            with contextlib.suppress(RuntimeError):
-                self._outputs.fail_all(self.dead)
+            self._outputs.fail_all(self.dead)
             for stream in self._streams.values():
                 stream.put_nowait(error)
+
+    async def _hand_out(self, processed: Processed) -> None:
+        """Outputs to their streams, endings to the core."""
+        for output in processed.outputs:
+            if (stream := self._streams.get(output.request_id)) is not None:
+                stream.put_nowait(output)
+        if processed.aborts:
+            await self._client.abort(processed.aborts)

@@ -1,0 +1,46 @@
+"""Stage 1's demo server: the wiring of client, live feed and HTTP application.
+
+Owns which engine the server runs. Later stages call the same functions with their own ``build``.
+
+vLLM: ``vllm/entrypoints/cli/serve.py``, ``build_async_engine_client`` in ``vllm/entrypoints/openai/api_server.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stage1.build import CONFIGS, SUPPORTED, build
+from stage1.client import InProcessClient
+from stage1.config import Settings
+from stage1.core import EngineCore
+from stage1.frontend import load_processors
+from stage1.server.config import ServerConfig
+from stage1.server.live import live_router
+from stage1.server.serve import serve as serve_http
+from stage1.text_client import TextClient
+from stage1.trace.sinks import LiveFeed, Sink
+
+SERVER_CONFIGS = (*CONFIGS, ServerConfig)
+
+
+def start_client(
+    settings: Settings,
+    sinks: Sequence[Sink] = (),
+    *,
+    build_core: Callable[..., EngineCore] = build,
+    supported: frozenset[str] = SUPPORTED,
+    stage: int = 1,
+) -> TextClient:
+    """Load the model and start computing in a thread.
+
+    Raises:
+        ValueError: the model cannot be loaded.
+    """
+    inputs, outputs = load_processors(settings, supported)
+    return TextClient(InProcessClient(build_core(settings, sinks=sinks)), inputs, outputs, stage)
+
+
+def serve(settings: Settings) -> None:
+    """Serve the engine of ``settings`` until a signal ends it; the page shows its steps live."""
+    feed = LiveFeed()
+    serve_http(settings, lambda: start_client(settings, (feed,)), (live_router(feed),))
