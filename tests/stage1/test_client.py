@@ -47,7 +47,7 @@ async def until_idle(client: TextClient) -> None:
 
 
 def test_many_at_once_get_what_each_gets_alone(make_client):
-    client, llm = make_client(max_num_seqs=3)
+    client, _ = make_client(max_num_seqs=3)
     prompts = [[i + 1, 7, i] for i in range(10)]
 
     async def main():
@@ -89,7 +89,7 @@ def test_an_id_can_be_used_again_and_a_late_abort_of_the_old_one_is_harmless(mak
         await anext(first)
         with pytest.raises(ValueError, match="in use"):
             await collect(client, [2], "same")
-        old = [req_id for req_id in llm.core.scheduler._lifecycle.requests]
+        old = list(llm.core.scheduler._lifecycle.requests)
         await first.aclose()
         second = asyncio.create_task(collect(client, [2], "same"))
         await asyncio.sleep(0)
@@ -105,7 +105,7 @@ def test_bad_requests_fail_at_once_and_disturb_nobody(make_client):
     async def main():
         good = asyncio.create_task(collect(client, [1, 2], "good"))
         for prompt in ([], [259_000], [-1], [1] * 256):
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match=r"prompt|token"):
                 client.generate({"prompt_token_ids": prompt}, PARAMS, request_id="bad")
         assert len(await good) == 40
 

@@ -156,12 +156,8 @@ def test_children_under_one_request(front: Front, kind: RequestOutputKind) -> No
     assert last[0].finished
 
     if kind is DELTA:
-        assert [[o.index for o in out[0].outputs] for out in (first, second, third, last)] == [
-            [0, 1, 2],
-            [0, 2],
-            [0, 1],
-            [1],
-        ]
+        indices = [[o.index for o in out[0].outputs] for out in (first, second, third, last)]
+        assert indices == [[0, 1, 2], [0, 2], [0, 1], [1]]
         assert [o.text for o in second[0].outputs] == ["6", ""]
         assert last[0].outputs[0].text == ""
         return

@@ -1,7 +1,7 @@
 """Static batching, driven without a model: a fake runner whose next token depends on all tokens before it.
 
-The fake follows plans as the real one does and checks them: a row it does not know, a gap or an overlap in what is computed, or a
-block shared by two requests fails the test at once.
+The fake follows plans as the real one does and checks them: a row it does not know, a gap or an overlap in what is
+computed, or a block shared by two requests fails the test at once.
 """
 
 from dataclasses import dataclass, field

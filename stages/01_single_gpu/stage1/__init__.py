@@ -1,7 +1,7 @@
 """Stage 1: a complete engine on one device, with static batching.
 
-The public face is vLLM's: ``from stage1 import LLM, SamplingParams``. Names are loaded when they are first used, so that
-importing one module of the package does not import torch and the whole engine with it.
+The public face is vLLM's: ``from stage1 import LLM, SamplingParams``. Names are loaded when they are first used, so
+that importing one module of the package does not import torch and the whole engine with it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns what happens between the qkv projection and the output projection. Reads keys and values through the block
 table, so it is right for any block size, chunking and batch; it knows nothing of requests or scheduling.
 
-The ragged batch is padded to [R, max_query_len] queries over [R, max_seq_len] keys. A mask decides what each query sees:
+The ragged batch is padded to [R, max_query_len] queries over [R, max_seq_len] keys; a mask decides who sees what:
 
     key position   0 1 2 3 4 5
     query at 3     x x x x . .      visible: key position <= query position
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stage1.batch import ForwardBatch
 from stage1.kv_cache import KVCache
@@ -28,6 +29,9 @@ from stage1.model.rope import apply_rope
 
 # Padded queries of one call to the attention function: bounds the mask at QUERY_SLICE * max_seq_len a request.
 QUERY_SLICE = 256
+
+# Not cuDNN: it compiles a plan for each new shape, and here the shape changes with every step (80 ms each on an H200).
+BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(slots=True, eq=False)
@@ -107,12 +111,12 @@ class TorchAttention:
 
         The query heads that share a KV head become further rows of one matrix, so keys are not repeated.
         """
-        num_reqs, num_queries, heads, dim = q.shape
-        kv_heads = k.shape[1]
-        group = heads // kv_heads
+        num_queries, kv_heads = q.shape[1], k.shape[1]
+        group = q.shape[2] // kv_heads
         rows = q.unflatten(2, (kv_heads, group)).permute(0, 2, 3, 1, 4).flatten(2, 3)  # [R, kv, group * Q, dim]
         repeated = mask[:, None].expand(-1, group, -1, -1).flatten(1, 2)  # [R, group * Q, S], a view where Q = 1
-        out = F.scaled_dot_product_attention(rows, k, v, attn_mask=repeated[:, None])
+        with sdpa_kernel(BACKENDS):
+            out = F.scaled_dot_product_attention(rows, k, v, attn_mask=repeated[:, None])
         return out.unflatten(2, (group, num_queries)).permute(0, 3, 1, 2, 4).flatten(2)
 
     def capture_buffers(self, max_reqs: int) -> None:

@@ -11,7 +11,8 @@ prefill/decode flag. Example with block_size 4 — A has 5 tokens of a prompt to
     slot_mapping   32 33 34 35 12 |  2        [T], block_id * block_size + position % block_size
     logits_rows     4                5        [L], here one a request: its last token
 
-vLLM: ``v1/worker/gpu_model_runner.py`` (``_prepare_inputs``), ``v1/attention/backends/utils.py`` (``CommonAttentionMetadata``).
+vLLM: ``v1/worker/gpu_model_runner.py`` (``_prepare_inputs``), ``v1/attention/backends/utils.py``
+(``CommonAttentionMetadata``).
 """
 
 from __future__ import annotations

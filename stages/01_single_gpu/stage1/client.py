@@ -1,8 +1,10 @@
 """The in-process client: an asynchronous face on a core that computes in a thread.
 
-Owns the thread and its inbox. Commands run between two steps, in the order they were given, so the core itself needs no lock.
+Owns the thread and its inbox. Commands run between two steps, in the order they were given, so the core itself needs
+no lock.
 
-vLLM: ``v1/engine/core_client.py`` (``InprocClient``, ``AsyncMPClient``), ``v1/engine/core.py`` (``EngineCoreProc.run_busy_loop``).
+vLLM: ``v1/engine/core_client.py`` (``InprocClient``, ``AsyncMPClient``), ``v1/engine/core.py``
+(``EngineCoreProc.run_busy_loop``).
 """
 
 from __future__ import annotations

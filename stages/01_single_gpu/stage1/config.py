@@ -71,8 +71,8 @@ class SchedulerConfig:
         )
         if budget < max_model_len:
             raise ValueError(
-                f"max_num_batched_tokens is {budget:,} and max_model_len {max_model_len:,}, but stage 1 computes a prompt "
-                "in one piece: raise --max-num-batched-tokens or lower --max-model-len (stage 2 splits prompts)"
+                f"max_num_batched_tokens is {budget:,} and max_model_len {max_model_len:,}, but stage 1 computes a "
+                "prompt in one piece: raise --max-num-batched-tokens or lower --max-model-len (stage 2 splits prompts)"
             )
         return budget
 

@@ -1,6 +1,7 @@
 """The executor of one process: a plan is computed where it is submitted.
 
-Owns the runner. The future is complete when ``submit`` returns, so a core written for several plans in flight works unchanged.
+Owns the runner. The future is complete when ``submit`` returns, so a core written for several plans in flight works
+unchanged.
 
 vLLM: ``v1/executor/uniproc_executor.py``.
 """

@@ -66,7 +66,7 @@ class AttentionBackend(Protocol):
         """Once a step, before the model: leave in ``batch.attn`` what all layers share."""
 
     def attend(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
-        """Split ``qkv`` [T, (q + 2 kv heads) * dim], normalise q and k, rotate, store KV, attend: [T, q heads * dim]."""
+        """Split ``qkv`` [T, (q + 2 kv heads) * dim], normalise, rotate, store KV, attend: [T, q heads * dim]."""
 
     def capture_buffers(self, max_reqs: int) -> Any:
         """Static metadata for a graph of up to ``max_reqs`` requests (``None`` where nothing is captured)."""

@@ -3,7 +3,7 @@
 Owns the bytes. Does not know which request owns which block: that is the KV manager's, in the scheduler's process.
 
     layer i   [2 (k, v), num_blocks, block_size, kv_heads, head_dim]
-    slot      block_id * block_size + offset in the block; a layer seen as [2, num_blocks * block_size, kv_heads, head_dim]
+    slot      block_id * block_size + offset in the block; a layer by slot is [2, num_slots, kv_heads, head_dim]
 
 A block takes 2 * block_size * kv_heads * head_dim * bytes of the dtype, in each layer.
 

@@ -1,7 +1,8 @@
 """One giant block a request: the KV manager of static batching.
 
-Owns which request has which block. Does not know the memory behind it. ``block_size`` is ``max_model_len``, so a request
-fits in its block whatever it becomes — and holds all of it from the first token to the last: the waste that paging removes.
+Owns which request has which block. Does not know the memory behind it. ``block_size`` is ``max_model_len``, so a
+request fits in its block whatever it becomes — and holds all of it from the first token to the last: the waste that
+paging removes.
 
 vLLM: ``v1/core/kv_cache_manager.py``.
 """

@@ -1,9 +1,10 @@
 """What happens to a request outside ``schedule()``: admission, results, endings.
 
-Owns the table of live requests and their milestones. Shared by every scheduler of the six stages, which differ in what they put
-into a plan and not in how they read its result. Does not choose what runs.
+Owns the table of live requests and their milestones. Shared by every scheduler of the six stages, which differ in what
+they put into a plan and not in how they read its result. Does not choose what runs.
 
-vLLM: ``v1/core/sched/scheduler.py`` (``update_from_output``, ``finish_requests``), ``v1/core/sched/utils.py`` (``check_stop``).
+vLLM: ``v1/core/sched/scheduler.py`` (``update_from_output``, ``finish_requests``), ``v1/core/sched/utils.py``
+(``check_stop``).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Lifecycle:
             raise ValueError(f"request id {core.req_id!r} is in use: wait for its end or choose another")
         if not 0 < len(core.prompt_ids) < self._max_model_len:
             raise ValueError(
-                f"prompt has {len(core.prompt_ids):,} tokens; it needs at least 1 and at most {self._max_model_len - 1:,} "
+                f"prompt has {len(core.prompt_ids):,} tokens; 1 to {self._max_model_len - 1:,} are possible "
                 f"(max_model_len {self._max_model_len:,} less one to generate): change it or raise --max-model-len"
             )
         req = Request.from_core_request(core, self._max_model_len)

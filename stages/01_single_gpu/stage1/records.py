@@ -19,7 +19,7 @@ from stage1.params import SamplingParams
 class Extra(msgspec.Struct, tag_field="kind"):
     """Base of what a later stage sends along with a plan or a result.
 
-    Subclasses set ``tag`` and are registered with ``codec.register_extra``.
+    Subclasses set ``tag``; ``build.py`` hands them to ``Codec(extras=…)``.
     """
 
 

@@ -1,7 +1,7 @@
 """From a plan to tokens: the runner flattens the batch, runs the model and samples.
 
-Owns each request's token ids and block ids on the worker's side. Does not decide what runs, when a request ends or which blocks it
-gets: it follows plans.
+Owns each request's token ids and block ids on the worker's side. Does not decide what runs, when a request ends or
+which blocks it gets: it follows plans.
 
 vLLM: ``v1/worker/gpu_model_runner.py``, ``v1/worker/gpu_input_batch.py``.
 """

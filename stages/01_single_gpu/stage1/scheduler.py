@@ -1,15 +1,15 @@
 """Static batching: fill a batch, run it to its last token, then fill the next.
 
-Owns the order of requests. Does not read results: that is ``Lifecycle``. Its waste is the motive of stage 2 — a request that
-ends early leaves its seat empty until the slowest of its batch is done:
+Owns the order of requests. Does not read results: that is ``Lifecycle``. Its waste is the motive of stage 2 — a request
+that ends early leaves its seat empty until the slowest of its batch is done:
 
     step      1 2 3 4 5 6 7 8
     A         P d d d d d d d
     B         P d d . . . . .     empty seats, while C waits
     C                         P …
 
-There are no phases: every step closes each request's gap between computed and known tokens. A prompt is computed in one piece,
-in the first step whose budget has room for it.
+There are no phases: every step closes each request's gap between computed and known tokens. A prompt is computed in one
+piece, in the first step whose budget has room for it.
 
 vLLM: ``v1/core/sched/scheduler.py``.
 """

@@ -1,7 +1,7 @@
 """Text in, text out, over any engine client: what the server talks to.
 
-Owns the streams of the requests in flight. Everything that turns text into tokens and back is done by the two processors;
-everything that computes is behind the engine client.
+Owns the streams of the requests in flight. Everything that turns text into tokens and back is done by the two
+processors; everything that computes is behind the engine client.
 
 vLLM: ``v1/engine/async_llm.py`` (stage 2's ``AsyncLLM`` is this with its own core).
 """

@@ -22,7 +22,8 @@ def load_model(
     """The model of ``source`` on ``device``; random weights from ``seed`` where it has none.
 
     Args:
-        cache_bytes: what the KV cache will take. A CPU commits its pages only when they are touched, so it counts on a GPU only.
+        cache_bytes: what the KV cache will take; it counts on a GPU only, because a CPU commits its pages when they
+            are touched.
 
     Raises:
         ValueError: weights and cache do not fit, or the checkpoint is damaged.

@@ -49,9 +49,9 @@ class TorchOps:
 def _few_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """The same product with the operands exchanged, ``(weight @ xᵀ)ᵀ``, and one row computed as two.
 
-    The CPU's matrix library splits the rows of its *first* operand over the cores, and uses one core for a single row: exchanged,
-    a decode step of SmolLM2 at batch 1 takes 42 ms instead of 59, and at batch 8 62 instead of 92 (two cores of an
-    AMD EPYC, torch 2.13).
+    The CPU's matrix library splits the rows of its *first* operand over the cores, and uses one core for a single row.
+    Exchanged, a decode step of SmolLM2 at batch 1 takes 42 ms instead of 59, and at batch 8 it takes 62 instead of 92
+    (two cores of an AMD EPYC, torch 2.13).
     """
     rows = x if x.shape[0] > 1 else torch.cat((x, x))
     out = torch.mm(weight, rows.t()).t()[: x.shape[0]].contiguous()  # [T, out]
