@@ -32,7 +32,6 @@ import triton
 from stage1.build import CONFIGS, build
 from stage1.config import Settings
 from stage1.core import EngineCore
-from stage1.model.shape import PRESETS
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest
 
@@ -42,6 +41,7 @@ CONTEXT = 128  # tokens of a request when its decode steps are measured
 DECODE_STEPS = 32
 REQUESTS = 256
 LENGTHS = (100, 1024)
+MAX_ID = 10_000  # of the random token ids
 
 
 def median_ms(run: Callable[[], Any], repeats: int) -> float:
@@ -59,13 +59,13 @@ def median_ms(run: Callable[[], Any], repeats: int) -> float:
 
 def device_rates() -> dict[str, float]:
     """What the GPU reaches now: read stream and copy in TB/s, an 8192³ bf16 matmul in TFLOP/s."""
-    data = torch.randn(1 << 30, device="cuda", dtype=torch.bfloat16)  # 2 GiB, far beyond the L2 cache
+    data = torch.randn(1 << 30, device="cuda")  # 4 GiB, far beyond the L2 cache
     copy = torch.empty_like(data)
     a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     for _ in range(3):
         a @ b
     return {
-        "read_tb_s": data.nbytes / median_ms(lambda: data.amax(), 10) / 1e9,
+        "read_tb_s": data.nbytes / median_ms(lambda: data.sum(), 10) / 1e9,
         "copy_tb_s": 2 * data.nbytes / median_ms(lambda: copy.copy_(data), 10) / 1e9,
         "matmul_tflop_s": 2 * 8192**3 / median_ms(lambda: a @ b, 10) / 1e9,
     }
@@ -77,18 +77,18 @@ def make_core(shape: str) -> EngineCore:
     return build(Settings.from_keywords(CONFIGS, {**settings, "max_num_batched_tokens": 16384}))
 
 
-def add(core: EngineCore, vocab_size: int, lengths: list[tuple[int, int]], temperature: float) -> None:
-    """Queue one request of random tokens for each (prompt, output) length."""
-    rng = random.Random(0)
-    for i, (prompt, output) in enumerate(lengths):
-        ids = [rng.randrange(10, vocab_size) for _ in range(prompt)]
-        params = SamplingParams(temperature=temperature, seed=i, max_tokens=output, ignore_eos=True)
+def add(core: EngineCore, prompts: list[list[int]], outputs: list[int], temperature: float) -> None:
+    """Queue a request for each prompt and number of output tokens."""
+    for i, (ids, length) in enumerate(zip(prompts, outputs, strict=True)):
+        params = SamplingParams(temperature=temperature, seed=i, max_tokens=length, ignore_eos=True)
         core.add_request(EngineCoreRequest(f"{time.monotonic_ns()}-{i}", ids, params))
 
 
-def decode_step(core: EngineCore, vocab_size: int, batch: int) -> dict[str, float]:
+def decode_step(core: EngineCore, batch: int) -> dict[str, float]:
     """Milliseconds of one greedy decode step, by the wall clock."""
-    add(core, vocab_size, [(CONTEXT, DECODE_STEPS + 8)] * batch, temperature=0.0)
+    rng = random.Random(batch)
+    prompts = [[rng.randrange(10, MAX_ID) for _ in range(CONTEXT)] for _ in range(batch)]
+    add(core, prompts, [DECODE_STEPS + 8] * batch, temperature=0.0)
     while core.stats().scheduled_tokens != batch:  # until every prompt is computed
         core.step()
     for _ in range(4):
@@ -104,22 +104,23 @@ def decode_step(core: EngineCore, vocab_size: int, batch: int) -> dict[str, floa
     return {"batch": batch, "context": CONTEXT, "wall_ms": wall, "tok_s": batch / wall * 1e3}
 
 
-def workload(core: EngineCore, vocab_size: int) -> dict[str, float]:
+def workload(core: EngineCore) -> dict[str, float]:
     """One run of W: seconds and output tokens a second."""
     rng = random.Random(0)
-    lengths = [(rng.randint(*LENGTHS), rng.randint(*LENGTHS)) for _ in range(REQUESTS)]
+    prompts = [[rng.randint(0, MAX_ID) for _ in range(rng.randint(*LENGTHS))] for _ in range(REQUESTS)]
+    lengths = [rng.randint(*LENGTHS) for _ in range(REQUESTS)]
     torch.cuda.synchronize()
     start = time.perf_counter()
-    add(core, vocab_size, lengths, temperature=0.6)
+    add(core, prompts, lengths, temperature=0.6)
     steps = 0
     while core.has_work:
         core.step()
         steps += 1
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    prompts, outputs = (sum(column) for column in zip(*lengths, strict=True))
+    outputs = sum(lengths)
     return {
-        "prompt_tokens": prompts,
+        "prompt_tokens": sum(map(len, prompts)),
         "output_tokens": outputs,
         "seconds": seconds,
         "output_tok_s": outputs / seconds,
@@ -130,10 +131,10 @@ def workload(core: EngineCore, vocab_size: int) -> dict[str, float]:
 
 def measure(shape: str) -> dict[str, Any]:
     """Everything for one shape: medians of ``ROUNDS`` rounds with their spread."""
-    core, vocab_size = make_core(shape), PRESETS[shape].vocab_size
-    decode_step(core, vocab_size, 1)
-    rows = [[decode_step(core, vocab_size, batch) for batch in DECODE_BATCHES] for _ in range(ROUNDS)]
-    runs = [workload(core, vocab_size) for _ in range(ROUNDS)]
+    core = make_core(shape)
+    decode_step(core, 1)
+    rows = [[decode_step(core, batch) for batch in DECODE_BATCHES] for _ in range(ROUNDS)]
+    runs = [workload(core) for _ in range(ROUNDS)]
     core.shutdown()
     return {
         "shape": shape,

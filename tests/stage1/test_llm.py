@@ -95,5 +95,11 @@ def test_every_part_is_really_the_one_that_runs():
         raise Planted
 
     for name in [f.name for f in dataclasses.fields(Parts)]:
-        with pytest.raises(Planted):
-            LLM("tiny", load_format="dummy", max_model_len=64, parts=dataclasses.replace(Parts(), **{name: raising}))
+        parts = dataclasses.replace(Parts(), **{name: raising})
+        try:
+            with LLM("tiny", load_format="dummy", max_model_len=64, parts=parts) as llm:
+                output = llm.generate("a", SamplingParams(temperature=0))[0].outputs[0]
+        except Planted:
+            continue
+        assert output.finish_reason == "error", name
+        assert "Planted" in output.error, name

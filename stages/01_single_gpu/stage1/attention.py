@@ -15,6 +15,7 @@ vLLM: ``v1/attention/backends/`` (one file a backend), ``attention/layer.py``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,8 @@ from stage1.model.rope import apply_rope
 
 # Padded queries of one call to the attention function: bounds the mask at QUERY_SLICE * max_seq_len a request.
 QUERY_SLICE = 256
+
+Rotate = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # x, cos, sin → x turned
 
 # Not cuDNN: it compiles a plan for each new shape, and here the shape changes with every step (80 ms each on an H200).
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -49,8 +52,9 @@ class TorchPlan:
 class TorchAttention:
     """``AttentionBackend`` in torch operations alone, on any device and in any dtype."""
 
-    def __init__(self, kv_cache: KVCache, cos: torch.Tensor, sin: torch.Tensor) -> None:
+    def __init__(self, kv_cache: KVCache, cos: torch.Tensor, sin: torch.Tensor, rotate: Rotate = apply_rope) -> None:
         self._kv_cache = kv_cache
+        self._rotate = rotate
         self._dtype = kv_cache.layers[0].dtype
         self._cos, self._sin = cos, sin  # [max_model_len, dim / 2] float32
 
@@ -84,7 +88,7 @@ class TorchAttention:
         q, k, v = qkv.unflatten(-1, (-1, dim)).split((heads, kv_heads, kv_heads), dim=1)  # [T, heads, dim]
         if layer.q_norm is not None and layer.k_norm is not None:
             q, k = rms_norm(q, layer.q_norm, layer.eps), rms_norm(k, layer.k_norm, layer.eps)
-        q, k = apply_rope(q, plan.cos, plan.sin), apply_rope(k, plan.cos, plan.sin)
+        q, k = self._rotate(q, plan.cos, plan.sin), self._rotate(k, plan.cos, plan.sin)
 
         keys, values = self._kv_cache.slots(layer.index)
         keys.index_copy_(0, batch.slot_mapping, k)
@@ -94,7 +98,7 @@ class TorchAttention:
         read_v = values.index_select(0, plan.read_slots).unflatten(0, (num_reqs, -1)).transpose(1, 2)
 
         out = [
-            self._grouped(q[tokens], read_k, read_v, mask)
+            self.grouped(q[tokens], read_k, read_v, mask)
             for tokens, mask in zip(plan.token_of_query.split(QUERY_SLICE, dim=1), plan.masks, strict=True)
         ]
         padded = torch.cat(out, dim=1).flatten(0, 1)  # [R * Q, heads * dim]
@@ -106,7 +110,7 @@ class TorchAttention:
         return torch.zeros(hidden.shape, dtype=self._dtype, device=hidden.device).masked_fill_(hidden, -math.inf)
 
     @staticmethod
-    def _grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Grouped-query attention: ``q`` [R, Q, heads, dim], ``k``/``v`` [R, kv, S, dim] → [R, Q, heads * dim].
 
         The query heads that share a KV head become further rows of one matrix, so keys are not repeated.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from stage1.attention import TorchAttention
+from stage1.attention import Rotate, TorchAttention
 from stage1.config import DeviceConfig, ModelConfig, SchedulerConfig, Settings, TraceConfig
 from stage1.core import EngineCore
 from stage1.executor import UniprocExecutor
@@ -32,7 +32,7 @@ from stage1.lifecycle import Lifecycle
 from stage1.logits_processors import default_processors
 from stage1.model.load import load_model
 from stage1.model.ops import TorchOps
-from stage1.model.rope import rope_tables
+from stage1.model.rope import apply_rope, rope_tables
 from stage1.model.source import resolve, resolve_device, resolve_dtype
 from stage1.runner import ModelRunner
 from stage1.sampler import TorchSampler
@@ -50,13 +50,15 @@ class Parts:
     """The replaceable parts, as factories: exercises and later stages swap one and keep the rest."""
 
     ops: Callable[[], Ops] = TorchOps
-    attention: Callable[[KVCache, torch.Tensor, torch.Tensor], AttentionBackend] = TorchAttention
+    rotate: Rotate = apply_rope
+    attention: Callable[[KVCache, torch.Tensor, torch.Tensor, Rotate], AttentionBackend] = TorchAttention
     processors: Callable[[int, torch.device], Sequence[LogitsProcessor]] = default_processors
     sampler: Callable[[Sequence[LogitsProcessor]], Sampler] = TorchSampler
     kv_manager: Callable[[int, int], KVCacheManager] = OneBlockKVManager
     scheduler: Callable[[Lifecycle, KVCacheManager, int, int], Scheduler] = StaticScheduler
     runner: Callable[..., Runner] = ModelRunner
     executor: Callable[[Runner], Executor] = UniprocExecutor
+    core: Callable[[Scheduler, Executor, Callable[[], None]], EngineCore] = EngineCore
 
 
 def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()) -> EngineCore:
@@ -74,7 +76,7 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
     cache_bytes = kv_cache_bytes(source.shape, seats, block_size, dtype)
     model = load_model(source, parts.ops(), dtype, device, settings[ModelConfig].seed, cache_bytes)
     kv_cache = KVCache(source.shape, seats, block_size, dtype, device)
-    attention = parts.attention(kv_cache, *rope_tables(source.shape, block_size, device))
+    attention = parts.attention(kv_cache, *rope_tables(source.shape, block_size, device), parts.rotate)
     processors = parts.processors(source.shape.vocab_size, device)
     runner = parts.runner(model, attention, parts.sampler(processors), processors, block_size, device)
     executor = parts.executor(runner)
@@ -83,4 +85,4 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
     tracer.start(start_event(1, source.name, block_size, seats, seats))
     kv = TracedKV(parts.kv_manager(seats, block_size), tracer)
     lifecycle = Lifecycle(kv, block_size, (tracer,))
-    return EngineCore(parts.scheduler(lifecycle, kv, seats, budget), executor, tracer.close)
+    return parts.core(parts.scheduler(lifecycle, kv, seats, budget), executor, tracer.close)
