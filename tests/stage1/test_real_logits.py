@@ -1,4 +1,4 @@
-"""The real SmolLM2 against transformers on the same weights: logits of every position of unequal prompts in one batch."""
+"""The real SmolLM2 against transformers on the same weights: logits of every position, unequal prompts in one batch."""
 
 from __future__ import annotations
 

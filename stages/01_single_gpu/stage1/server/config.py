@@ -21,7 +21,9 @@ class ServerConfig:
     host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0 = every interface, for everyone on the network")
     port: int = setting(8000, "port to listen on; 0 = any free one")
     api_key: str | None = setting(None, "key, or several with commas, that requests under /v1 must carry")
-    max_body_mib: int = setting(32, "largest request body in MiB")
+    max_body_mib: int = setting(8, "largest request body in MiB")
+    # A value of a few bytes becomes an object of a hundred: the size alone does not limit the memory.
+    max_body_values: int = setting(300_000, "most values in a request body: commas, [ and { count, in texts, too")
     body_timeout: float = setting(30.0, "seconds within which a request body must have arrived")
     max_choices: int = setting(1024, "most completions in one request, prompts x n")
     response_role: str = setting("assistant", "role of the answers in a chat")
@@ -34,6 +36,6 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port is {self.port}; it must be between 0 and 65535: choose another with --port")
-        for name in ("max_body_mib", "max_choices", "body_timeout"):
+        for name in ("max_body_mib", "max_body_values", "max_choices", "body_timeout"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be positive")
