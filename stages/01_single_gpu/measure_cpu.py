@@ -86,6 +86,15 @@ def in_a_process(batch: int) -> dict[str, float]:
     return result
 
 
+def cpu_name() -> str:
+    """What the system calls the processor."""
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return platform.processor()
+    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
 def main() -> None:
     """Measure, print, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -100,7 +109,7 @@ def main() -> None:
     result: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit or "unknown",
-        "cpu": platform.processor() or platform.machine(),
+        "cpu": cpu_name(),
         "cores": psutil.cpu_count(),
         "python": platform.python_version(),
         "torch": torch.__version__,

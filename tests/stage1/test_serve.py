@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx
@@ -20,7 +20,7 @@ import pytest
 from stage1.config import Settings
 from stage1.server.config import ServerConfig
 from stage1.server.live import live_router
-from stage1.server.serve import serve, serve_in_thread
+from stage1.server.serve import bind, serve, serve_in_thread
 from stage1.serving import SERVER_CONFIGS, start_client
 from stage1.trace.events import RequestAdded
 from stage1.trace.sinks import LiveFeed
@@ -146,3 +146,10 @@ def test_the_port_is_taken_before_the_model_loads() -> None:
         with pytest.raises(SystemExit) as error:
             serve(settings, lambda: pytest.fail("the model was loaded"))
     assert str(port) in str(error.value.code)  # a text: Python prints it and exits with 1
+
+
+def test_small_writes_are_not_held_back() -> None:
+    with closing(bind(ServerConfig(port=0))) as sock, socket.create_connection(sock.getsockname()):
+        accepted, _ = sock.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

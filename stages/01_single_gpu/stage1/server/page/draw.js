@@ -2,14 +2,14 @@
 
 import { cellHeight, shortId } from "./trace.js";
 
-const LABEL_WIDTH = 116;
-const LANE = 26;
-const QUEUE = 58;
-const AXIS = 18;
+export const LABEL_WIDTH = 116;
+export const LANE = 26;
+export const QUEUE = 58;
+export const AXIS = 18;
 const FONT = "11px ui-monospace, Menlo, Consolas, monospace";
 
 /** A context of the canvas in CSS pixels, sharp on every screen, cleared. */
-function prepare(canvas, height) {
+export function prepare(canvas, height) {
   const width = canvas.clientWidth;
   const ratio = window.devicePixelRatio || 1;
   canvas.style.height = `${height}px`;
@@ -26,9 +26,13 @@ function prepare(canvas, height) {
 }
 
 /** The page's colours, which follow its light or dark scheme. */
-function palette() {
+export function palette() {
   const style = getComputedStyle(document.documentElement);
-  return (name) => style.getPropertyValue(`--${name}`).trim();
+  const known = new Map(); // asking the style is slow
+  return (name) => {
+    if (!known.has(name)) known.set(name, style.getPropertyValue(`--${name}`).trim());
+    return known.get(name);
+  };
 }
 
 /** Which steps fit: `view` holds cell (width in pixels) and last (index of the right-most step). */
@@ -43,6 +47,14 @@ export function stepAt(canvas, view, numSteps, x) {
   const { first, end } = visibleRange(canvas, view, numSteps);
   const index = first + Math.floor((x - LABEL_WIDTH) / view.cell);
   return x >= LABEL_WIDTH && index < end ? index : null;
+}
+
+/** The request whose cell is under a point of the live timeline, or null. */
+export function requestAt(canvas, model, view, x, y) {
+  const entry = model.steps[stepAt(canvas, view, model.steps.length, x) ?? -1];
+  const lane = Math.floor((y - 4) / LANE);
+  const id = Object.keys(entry?.tokens ?? {}).find((key) => model.requests.get(key)?.lane === lane);
+  return id === undefined ? null : model.requests.get(id);
 }
 
 export function drawTimeline(canvas, model, view) {
@@ -70,7 +82,7 @@ export function drawTimeline(canvas, model, view) {
   shown.forEach((entry, i) => {
     for (const [id, [, n]] of Object.entries(entry.tokens)) {
       const request = model.requests.get(id);
-      if (request !== undefined) drawCell(pen, colour, x(first + i), request, n, view.cell);
+      if (request !== undefined && request.lane !== null) drawCell(pen, colour, x(first + i), request.lane, request.colour, n, view.cell);
     }
   });
   drawQueue(pen, colour, shown, (i) => x(first + i), bottom + 6, view.cell);
@@ -83,16 +95,17 @@ function lanesOf(model, shown) {
   for (const entry of shown) {
     for (const id of Object.keys(entry.tokens)) {
       const request = model.requests.get(id);
-      if (request !== undefined) lanes.set(request.lane, request);
+      if (request !== undefined && request.lane !== null) lanes.set(request.lane, request);
     }
   }
   return lanes;
 }
 
-function drawCell(pen, colour, left, request, n, cell) {
+/** What a step computed of a request: as tall as its tokens; several have their number, one is paler. */
+export function drawCell(pen, colour, left, lane, tone, n, cell) {
   const height = (LANE - 4) * cellHeight(n);
-  const top = request.lane * LANE + LANE - height + 3;
-  pen.fillStyle = colour(`lane-${request.colour}`);
+  const top = lane * LANE + LANE - height + 3;
+  pen.fillStyle = colour(`lane-${tone}`);
   pen.globalAlpha = n === 1 ? 0.6 : 1;
   pen.fillRect(left + 0.5, top, Math.max(1, cell - 1.5), height);
   pen.globalAlpha = 1;
@@ -103,7 +116,8 @@ function drawCell(pen, colour, left, request, n, cell) {
   }
 }
 
-function drawQueue(pen, colour, shown, x, top, cell) {
+/** How many requests ran and waited in each of the shown steps. */
+export function drawQueue(pen, colour, shown, x, top, cell) {
   const most = Math.max(1, ...shown.map((entry) => entry.running + entry.waiting));
   const scale = (QUEUE - 12) / most;
   const floor = top + QUEUE - 8;
@@ -123,7 +137,8 @@ function drawQueue(pen, colour, shown, x, top, cell) {
   pen.fillText(`at most ${most}`, 8, floor - 38);
 }
 
-function drawAxis(pen, colour, shown, x, y, cell) {
+/** Step numbers below. */
+export function drawAxis(pen, colour, shown, x, y, cell) {
   const every = Math.max(1, Math.ceil(60 / cell / 5) * 5);
   pen.fillStyle = colour("soft");
   pen.fillText("step", 8, y);
@@ -134,12 +149,15 @@ function drawAxis(pen, colour, shown, x, y, cell) {
 
 /** Sizes of the block map: few blocks get wide boxes, many get small ones. */
 export function blockGrid(canvas, numBlocks) {
-  const size = numBlocks <= 64 ? 58 : numBlocks <= 512 ? 26 : 12;
+  const size = numBlocks <= 64 ? 58 : numBlocks <= 512 ? 26 : numBlocks <= 4096 ? 12 : 6;
   const columns = Math.max(1, Math.floor((canvas.clientWidth - 12) / size));
   return { size, columns, rows: Math.max(1, Math.ceil(numBlocks / columns)) };
 }
 
-/** A block is as full as its tokens; its colour is its owner's, shared ones are framed twice. */
+/**
+ * A block is as full as its tokens; its colour is its owner's, shared ones are framed twice, and those that changed hands
+ * are marked. `model` is a TraceModel, or what it holds of one step: start, owners, requests, fill and changed.
+ */
 export function drawBlocks(canvas, model) {
   const numBlocks = model.start?.num_blocks ?? 0;
   const { size, columns, rows } = blockGrid(canvas, numBlocks);
@@ -154,9 +172,15 @@ export function drawBlocks(canvas, model) {
     const owners = [...(model.owners.get(block) ?? [])];
     const request = model.requests.get(owners[0]);
     if (request !== undefined) drawOwned(pen, colour, model, request, block, owners.length, left, top, inner);
+    if (model.changed?.has(block)) {
+      pen.strokeStyle = colour("ink");
+      pen.lineWidth = size > 20 ? 3 : 1.5;
+      pen.strokeRect(left + 0.5, top + 0.5, inner, inner);
+      pen.lineWidth = 1;
+    }
     if (size >= 40) {
-      pen.fillStyle = colour("soft");
-      pen.fillText(String(block), left + 4, top + 9);
+      pen.fillStyle = colour("ink");
+      pen.fillText(String(block), left + 5, top + 10);
     }
   }
 }
@@ -175,7 +199,8 @@ function drawOwned(pen, colour, model, request, block, numOwners, left, top, inn
   if (numOwners > 1) pen.strokeRect(left + 2.5, top + 2.5, inner - 4, inner - 4);
 }
 
-function line(pen, x1, y1, x2, y2) {
+/** A straight line. */
+export function line(pen, x1, y1, x2, y2) {
   pen.beginPath();
   pen.moveTo(x1, y1);
   pen.lineTo(x2, y2);

@@ -1,13 +1,17 @@
 // The live picture: follows /live, keeps a TraceModel, and lets one look at any step with mouse, finger or keys.
 
-import { blockGrid, drawBlocks, drawTimeline, stepAt } from "./draw.js";
+import { blockGrid, drawBlocks, drawTimeline, requestAt, stepAt } from "./draw.js";
+import { describeLife, drawLife, lifeOf } from "./life.js";
+import { describeMask, drawMask } from "./mask.js";
+import { stepRows } from "./step_table.js";
 import { TraceModel, describeStep, shortId } from "./trace.js";
 
 const byId = (id) => document.getElementById(id);
 const timeline = byId("timeline");
 const blocks = byId("blocks");
-// cell: width of a step in pixels · last: index of the right-most step · pointer: x of the mouse over the timeline
-const view = { cell: 14, last: 0, selected: null, follow: true, pointer: null };
+// cell: width of a step in pixels · last: index of the right-most step · pointer: x of the mouse over the timeline ·
+// request: whose life is shown
+const view = { cell: 14, last: 0, selected: null, follow: true, pointer: null, request: null };
 let model = new TraceModel();
 let dirty = true;
 
@@ -15,7 +19,7 @@ function connect() {
   const source = new EventSource("/live");
   source.addEventListener("open", () => {
     model = new TraceModel(); // the feed begins with what it still has, also after a reconnection
-    Object.assign(view, { last: 0, selected: null });
+    Object.assign(view, { last: 0, selected: null, request: null });
     byId("live_state").textContent = "connected: send something, here or with curl";
     dirty = true;
   });
@@ -47,6 +51,7 @@ function render() {
     drawBlocks(blocks, model);
     showNumbers(model.steps[newest]);
     showStep(model.steps[looked ?? -1], looked);
+    showLife();
   }
   requestAnimationFrame(render);
 }
@@ -54,7 +59,7 @@ function render() {
 function showNumbers(entry) {
   if (entry === undefined) return;
   byId("step_now").textContent = entry.step.toLocaleString("en");
-  byId("running_now").textContent = entry.running.toLocaleString("en");
+  byId("running_now").textContent = Math.max(0, entry.running - model.numEnded).toLocaleString("en");
   byId("waiting_now").textContent = entry.waiting.toLocaleString("en");
   byId("tokens_now").textContent = Object.values(entry.tokens).reduce((sum, [, n]) => sum + n, 0).toLocaleString("en");
   const lost = model.numLost === 0 ? "" : `; ${model.numLost.toLocaleString("en")} older events are gone`;
@@ -69,26 +74,27 @@ function showStep(entry, index) {
   timeline.setAttribute("aria-valuenow", String(index));
   timeline.setAttribute("aria-valuetext", describeStep(entry));
   byId("step_title").textContent = `Step ${entry.step} at ${entry.t.toFixed(3)} s`;
-  const rows = Object.entries(entry.tokens).map(([id, [start, n]]) => {
-    const request = model.requests.get(id);
-    const row = document.createElement("tr");
-    row.append(cell(shortId(id), id, request?.colour), cell(span(start, n)), cell((entry.ids[id] ?? []).join(", ") || "–"));
-    return row;
-  });
-  byId("step_table").tBodies[0].replaceChildren(...rows);
+  byId("step_table").tBodies[0].replaceChildren(...stepRows(model, entry));
+  drawMask(byId("mask"), model, entry);
+  byId("mask_note").textContent = describeMask(entry);
 }
 
-function cell(text, title = "", colour = null) {
-  const made = document.createElement("td");
-  made.textContent = text;
-  made.title = title;
-  if (colour !== null && colour !== undefined) made.style.color = `var(--lane-${colour})`;
-  return made;
+/** The life of the request that was clicked, or of the newest one. */
+function showLife() {
+  const request = view.request ?? [...model.requests.values()].at(-1);
+  if (request === undefined) return;
+  const life = lifeOf(model, request);
+  byId("life_title").textContent = `Life of ${shortId(request.id)}`;
+  byId("life_title").title = request.id;
+  drawLife(byId("life"), life);
+  byId("life_numbers").replaceChildren(...describeLife(life).map(([name, value]) => number(name, value)));
 }
 
-/** `[14, 15)`: half open, as the engine counts. */
-function span(start, n) {
-  return n === 1 ? `1: position ${start}` : `${n.toLocaleString("en")}: positions ${start} to ${start + n - 1}`;
+function number(name, value) {
+  const box = document.createElement("div");
+  box.append(Object.assign(document.createElement("dt"), { textContent: name }));
+  box.append(Object.assign(document.createElement("dd"), { textContent: value }));
+  return box;
 }
 
 function blockSummary() {
@@ -153,6 +159,7 @@ timeline.addEventListener("pointerleave", () => {
 timeline.addEventListener("pointerdown", (event) => {
   const index = stepAt(timeline, view, model.steps.length, event.offsetX);
   if (index !== null) select(index);
+  view.request = requestAt(timeline, model, view, event.offsetX, event.offsetY) ?? view.request;
 });
 timeline.addEventListener("wheel", (event) => {
   const by = event.deltaX || (event.shiftKey ? event.deltaY : 0);

@@ -88,7 +88,7 @@ class Answer {
     byId("ttft").textContent = `${Math.round(this.first - this.began).toLocaleString("en")} ms`;
     byId("count").textContent = this.tokens.toLocaleString("en");
     const seconds = (this.last - this.first) / 1000;
-    if (seconds > 0) byId("speed").textContent = `${((this.tokens - this.atFirst) / seconds).toFixed(1)} tokens/s`;
+    if (seconds > 0) byId("speed").textContent = ((this.tokens - this.atFirst) / seconds).toFixed(1);
   }
 }
 

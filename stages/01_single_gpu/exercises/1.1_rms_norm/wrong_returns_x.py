@@ -1,0 +1,15 @@
+"""The second result is x.
+
+Return the sum as the second result: it is the residual stream, and the caller hands it to the next norm. With ``x`` in its
+place the stream forgets every layer but the last.
+"""
+
+from stage1.model.ops import TorchOps as Reference
+from stage1.model.ops import rms_norm
+
+
+class TorchOps(Reference):
+    """The norm is right, the stream is lost."""
+
+    def add_rms_norm(self, x, residual, weight, eps):
+        return rms_norm(x if residual is None else residual + x, weight, eps), x
