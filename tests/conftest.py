@@ -1,6 +1,11 @@
-"""GPU tests: skipped where there is no CUDA GPU, and counted where one is required (``make gpu-test``)."""
+"""What all tests share: GPU tests are skipped or counted (``make gpu-test``), and pages are tried in one browser."""
 
 from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -44,3 +49,84 @@ def _has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+CHROMIUM_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--no-first-run",
+)
+
+
+class Browser:
+    """Chromium in its own thread: playwright's event loop would be in the way of ``asyncio.run`` in other tests."""
+
+    def __init__(self, executable: str) -> None:
+        self._thread = ThreadPoolExecutor(1, "browser")
+        self._thread.submit(self._start, executable).result()
+
+    def _start(self, executable: str) -> None:
+        from playwright.sync_api import sync_playwright
+
+        self._playwright = sync_playwright().start()
+        self._browser = self._playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
+
+    def run(self, act: Callable[[Any], Any], expected: Collection[str] = (), **context: Any) -> Any:
+        """``act(page)`` on a fresh page.
+
+        Fails when a request leaves this machine, when a dialog opens, and when the console has an error or warning that
+        contains none of ``expected``.
+        """
+        return self._thread.submit(self._run, act, expected, context).result()
+
+    def _run(self, act: Callable[[Any], Any], expected: Collection[str], context: dict[str, Any]) -> Any:
+        faults: list[str] = []
+
+        def on_console(message: Any) -> None:
+            if message.type in ("error", "warning") and not any(part in message.text for part in expected):
+                faults.append(f"console: {message.text}")
+
+        def on_dialog(dialog: Any) -> None:
+            faults.append(f"dialog: {dialog.message}")
+            dialog.dismiss()
+
+        def on_request(request: Any) -> None:
+            if not request.url.startswith(("http://127.0.0.1:", "file:", "data:", "blob:")):
+                faults.append(f"request: {request.url}")
+
+        page = self._browser.new_page(**context)
+        page.set_default_timeout(10_000)
+        page.on("console", on_console)
+        page.on("pageerror", lambda error: faults.append(f"error: {error}"))
+        page.on("dialog", on_dialog)
+        page.on("request", on_request)
+        try:
+            result = act(page)
+        finally:
+            page.close()
+        assert faults == []
+        return result
+
+    def close(self) -> None:
+        self._thread.submit(self._stop).result()
+        self._thread.shutdown()
+
+    def _stop(self) -> None:
+        self._browser.close()
+        self._playwright.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests that look at pages."""
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    executable = shutil.which("chromium")
+    if executable is None:
+        pytest.skip("chromium is not installed")
+    made = Browser(executable)
+    yield made
+    made.close()

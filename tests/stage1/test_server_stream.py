@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import httpx
@@ -17,6 +17,7 @@ from stage1.config import Settings
 from stage1.server.config import ServerConfig
 from stage1.server.disconnect import ClientGoneError, until_disconnect
 from stage1.server.serve import serve_in_thread
+from stage1.server.streaming import EventStream
 from stage1.serving import start_client
 
 TINY = {"model": "tiny", "load_format": "dummy", "max_model_len": 2048, "dtype": "float32", "max_num_seqs": 2}
@@ -195,3 +196,39 @@ def test_work_is_cancelled_when_the_client_leaves() -> None:
         return "cancelled" if cancelled.is_set() else "still running"
 
     assert asyncio.run(scenario()) == "cancelled"
+
+
+def test_a_server_that_stops_ends_its_streams_in_words() -> None:
+    """What uvicorn cancels after its grace still ends properly, and its source is closed."""
+    closed: list[bool] = []
+    sent: list[dict[str, Any]] = []
+
+    async def source() -> AsyncGenerator[dict[str, Any], None]:
+        try:
+            yield {"n": 1}
+            await asyncio.Event().wait()
+        finally:
+            closed.append(True)
+
+    async def stop_it() -> None:
+        begun = asyncio.Event()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if message.get("body"):
+                begun.set()
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(EventStream(source())({}, receive, send))
+        await begun.wait()
+        task.cancel()
+        await task
+
+    asyncio.run(stop_it())
+    first, last = events(b"".join(message.get("body", b"") for message in sent))
+    assert first == {"n": 1}
+    assert last["error"]["message"] == "the server was stopped"
+    assert [message["more_body"] for message in sent[1:]] == [True, True, False]
+    assert closed == [True]

@@ -35,6 +35,7 @@ class Lifecycle:
         self._timings: dict[str, Timings] = {}
         self._parked: dict[str, int] = {}  # how many hooks still hold each request back
         self._ended: list[str] = []  # since the last plan; the runner has not heard of them
+        self._outputs = EngineCoreOutputs()  # of what ended outside a step, for the next one to deliver
 
     @property
     def num_parked(self) -> int:
@@ -97,7 +98,7 @@ class Lifecycle:
         for hook in self._hooks:
             hook.on_result(plan, out)
         now = self._clock()
-        outputs = EngineCoreOutputs()
+        outputs, self._outputs = self._outputs, EngineCoreOutputs()
         for req_id, sampled in zip(out.req_ids, out.sampled, strict=True):
             req = self.requests.get(req_id)
             if req is None:
@@ -121,6 +122,10 @@ class Lifecycle:
             if (req := self.requests.get(req_id)) is not None:
                 self._fail(req, reason, outputs)
         return outputs
+
+    def doom(self, req: Request, reason: str) -> None:
+        """End a request that no step can serve; the next step's outputs carry ``reason``."""
+        self._fail(req, reason, self._outputs)
 
     def abort(self, req_ids: Sequence[str]) -> None:
         """End requests and free what they hold; unknown ids are ignored."""

@@ -7,7 +7,8 @@ vLLM: ``vllm/entrypoints/cli/serve.py``, ``build_async_engine_client`` in ``vllm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from stage1.build import CONFIGS, SUPPORTED, build
 from stage1.client import InProcessClient
@@ -27,20 +28,26 @@ def start_client(
     settings: Settings,
     sinks: Sequence[Sink] = (),
     *,
+    parts: Any = None,
     build_core: Callable[..., EngineCore] = build,
     supported: frozenset[str] = SUPPORTED,
     stage: int = 1,
 ) -> TextClient:
-    """Load the model and start computing in a thread.
+    """Load the model and start computing in a thread. ``parts`` are replacements, the stage's ``Parts``.
 
     Raises:
         ValueError: the model cannot be loaded.
     """
     inputs, outputs = load_processors(settings, supported)
-    return TextClient(InProcessClient(build_core(settings, sinks=sinks)), inputs, outputs, stage)
+    core = build_core(settings, **({} if parts is None else {"parts": parts}), sinks=sinks)
+    return TextClient(InProcessClient(core), inputs, outputs, stage)
 
 
-def serve(settings: Settings) -> None:
-    """Serve the engine of ``settings`` until a signal ends it; the page shows its steps live."""
+def serve(settings: Settings, *, parts: Any = None, owners: Mapping[str, str] | None = None) -> None:
+    """Serve the engine of ``settings`` until a signal ends it; the page shows its steps live.
+
+    ``parts`` are replacements, the stage's ``Parts``; ``owners`` says whose each is, for the page: part → "yours" or
+    "reference".
+    """
     feed = LiveFeed()
-    serve_http(settings, lambda: start_client(settings, (feed,)), (live_router(feed),))
+    serve_http(settings, lambda: start_client(settings, (feed,), parts=parts), (live_router(feed),), parts=owners)

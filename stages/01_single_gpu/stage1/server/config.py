@@ -23,7 +23,7 @@ class ServerConfig:
     api_key: str | None = setting(None, "key, or several with commas, that requests under /v1 must carry")
     max_body_mib: int = setting(8, "largest request body in MiB")
     # A value of a few bytes becomes an object of a hundred: the size alone does not limit the memory.
-    max_body_values: int = setting(250_000, "most values in a request body: commas, [ and { count, in texts, too")
+    max_body_values: int = setting(300_000, "most values in a request body: each comma, colon, [ and { counts")
     body_timeout: float = setting(30.0, "seconds within which a request body must have arrived")
     max_choices: int = setting(1024, "most completions in one request, prompts x n")
     response_role: str = setting("assistant", "role of the answers in a chat")

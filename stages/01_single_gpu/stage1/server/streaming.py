@@ -9,6 +9,7 @@ vLLM: ``StreamingResponse`` and the ``*_stream_generator`` methods in ``vllm/ent
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Mapping
@@ -19,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from stage1.server.disconnect import ClientGoneError, until_disconnect
-from stage1.server.errors import as_api_error, error_body
+from stage1.server.errors import ApiError, as_api_error, error_body
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +42,14 @@ async def open_stream(events: Events, headers: Mapping[str, str]) -> Response:
 class EventStream(Response):
     """Sends events until they end or the client leaves, and closes their source in either case.
 
-    An error among them is sent as an event of its own. ``[DONE]`` ends the stream, once.
+    An error among them, or the end of the server, is sent as an event of its own. ``[DONE]`` ends the stream, once.
     """
 
     media_type = "text/event-stream"
 
     def __init__(self, events: Events, headers: Mapping[str, str] | None = None) -> None:
         self._events = events
+        self._is_open = False  # begun, and not ended
         self.status_code = 200
         self.background = None
         self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
@@ -58,20 +60,32 @@ class EventStream(Response):
             await until_disconnect(receive, self._send_all(send))
         except (ClientGoneError, OSError):
             logger.info("the client left a stream")
+        except asyncio.CancelledError:
+            if not self._is_open:
+                raise
+            # The server stops and has waited long enough: a response that is ended needs no traceback in the log.
+            await self._end(send, ApiError("the server was stopped", status=503))
 
     async def _send_all(self, send: Send) -> None:
         async with aclosing(self._events) as events:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            self._is_open = True
             try:
                 async for event in events:
                     await send({"type": "http.response.body", "body": frame(event), "more_body": True})
             except OSError:
                 raise  # the connection, not the engine
             except Exception as error:
-                failure = as_api_error(error)
-                logger.warning("a stream failed: %s", failure)
-                await send({"type": "http.response.body", "body": frame(error_body(failure)), "more_body": True})
-            await send({"type": "http.response.body", "body": DONE, "more_body": False})
+                await self._end(send, as_api_error(error))
+                return
+            await self._end(send)
+
+    async def _end(self, send: Send, failure: ApiError | None = None) -> None:
+        self._is_open = False
+        if failure is not None:
+            logger.warning("a stream failed: %s", failure)
+            await send({"type": "http.response.body", "body": frame(error_body(failure)), "more_body": True})
+        await send({"type": "http.response.body", "body": DONE, "more_body": False})
 
 
 async def _after(first: Mapping[str, Any], rest: Events) -> Events:

@@ -115,7 +115,7 @@ async function generate() {
       byId("reason").textContent = "you";
       byId("announce").textContent = "stopped";
     } else {
-      showError(error.message);
+      showError(error instanceof TypeError ? `the connection to the server failed (${error.message})` : error.message);
     }
   } finally {
     if (chat && answer.texts.has(0)) remember(prompt, answer.texts.get(0));

@@ -1,0 +1,1 @@
+"""The trace viewer: one page that shows what an engine did, step by step. ``page.py`` puts it together."""
