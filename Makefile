@@ -25,7 +25,7 @@ PIP_INSTALL = constraints=constraints.txt; \
 	export PIP_CONSTRAINT="$$constraints" PIP_BUILD_CONSTRAINT="$$constraints" PIP_DISABLE_PIP_VERSION_CHECK=1; \
 	$(VENV_PYTHON) -m pip install
 
-.PHONY: help demo serve doctor test lab gpu-test clean
+.PHONY: help demo serve doctor test notebooks lab gpu-test clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | while IFS=$$'\t' read -r name what; \
@@ -45,6 +45,9 @@ test: $(VENV)/.test  ## lint, types and every test that this machine can run (TE
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m mypy
 	$(VENV_PYTHON) -m pytest $(TESTS) $(ARGS)
+
+notebooks: $(VENV)/.runtime  ## build notebooks/ from course/masters/
+	@$(VENV_PYTHON) -m sixfold notebooks build
 
 lab: $(VENV)/.lab  ## open JupyterLab in this environment
 	$(VENV_PYTHON) -m jupyterlab $(ARGS)

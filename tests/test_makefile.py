@@ -68,7 +68,7 @@ def copy(tmp_path: Path) -> Copy:
 def test_help_is_the_default_and_names_every_target(copy: Copy) -> None:
     shown = copy.make()
     assert shown.returncode == 0
-    for target in ("demo", "test", "lab", "gpu-test", "clean"):
+    for target in ("demo", "test", "notebooks", "lab", "gpu-test", "clean"):
         assert f"make {target} " in shown.stdout
     assert copy.calls() == []
 
@@ -123,6 +123,12 @@ def test_test_and_lab_add_their_extras_to_one_runtime(copy: Copy) -> None:
     assert ran == ["-m ruff check .", "-m ruff format --check .", "-m mypy", "-m pytest tests -q", "-m jupyterlab -q"]
     copy.make("test", "lab")
     assert copy.pip_calls() == []
+
+
+def test_notebooks_are_built_with_the_runtime_alone(copy: Copy) -> None:
+    assert copy.make("notebooks").returncode == 0
+    assert copy.calls()[-1].startswith("-m sixfold notebooks build |")
+    assert len(copy.pip_calls()) == 2
 
 
 def test_values_with_quotes_reach_the_command_unharmed(copy: Copy) -> None:

@@ -30,7 +30,16 @@ COMMANDS = {
     "doctor": Command("sixfold.commands.doctor", "check this machine, and say how to mend what is missing"),
     "generate": Command("sixfold.commands.generate", "continue prompts and print the text as it comes"),
     "serve": Command("sixfold.commands.serve", "start a stage's HTTP server"),
+    "check": Command("sixfold.commands.check", "check your versions of exercises"),
+    "hint": Command("sixfold.commands.hint", "open the next hint of an exercise"),
+    "show": Command("sixfold.commands.show", "draw what your version of an exercise does"),
+    "solution": Command("sixfold.commands.solution", "print the engine's own version of an exercise"),
+    "reset": Command("sixfold.commands.reset", "begin an exercise, or begin it anew"),
+    "progress": Command("sixfold.commands.progress", "list the exercises, and what passes"),
+    "trace": Command("sixfold.commands.trace", "look at a trace in a browser, or check it"),
     "model": Command("sixfold.commands.model", "print the folder of the embedded model"),
+    "notebooks": Command("sixfold.commands.notebooks", "build the notebooks from their masters, or check them"),
+    "diff": Command("sixfold.commands.diff", "show what one stage adds to another"),
 }
 
 

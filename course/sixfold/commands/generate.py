@@ -16,6 +16,7 @@ from typing import Any
 
 from sixfold.errors import UsageError
 from sixfold.flags import add_settings, finite_float, given_settings, human_int
+from sixfold.learner import add_mine_flag, load_mine
 from sixfold.printing import Printer
 from sixfold.stages import add_stage_flag, chosen_stage, engine_configs, stage_module
 
@@ -61,6 +62,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
                           help="end before this text; may be given several times")  # fmt: skip
     sampling.add_argument("--ignore-eos", action="store_true", default=argparse.SUPPRESS,
                           help="go on when the model ends its text")  # fmt: skip
+    add_mine_flag(parser)
     # --seed is the request's here; the engine's own seed decides only what unseeded requests draw.
     add_settings(parser, engine_configs(chosen_stage(argv)), leave_out=("seed",))
     return parser
@@ -73,8 +75,9 @@ def run(options: argparse.Namespace) -> int:
     stage = stage_module(number)
     params = sampling_params(stage, options)
     settings = given_settings(options)
+    mine = {} if not options.mine else {"parts": load_mine(number).parts}
     print(f"stage {number}: loading {settings.get('model', 'the embedded model')}", file=sys.stderr)
-    with stage.LLM(**settings) as llm:
+    with stage.LLM(**mine, **settings) as llm:
         asked = [llm.render_chat([{"role": "user", "content": text}]) for text in prompts] if options.chat else prompts
         printer = Printer(prompts, params.n, sys.stdout, asked)
         start = time.perf_counter()

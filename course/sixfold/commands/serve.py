@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from sixfold.errors import UsageError
 from sixfold.flags import PREFIX, add_settings, given_settings
+from sixfold.learner import add_mine_flag, load_mine
 from sixfold.stages import add_stage_flag, chosen_stage, server_configs, stage_module
 from stage1.config import Settings
 
@@ -26,6 +28,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("model_tag", nargs="?", metavar="MODEL", help="the same as --model")
     add_stage_flag(parser)
+    add_mine_flag(parser)
     add_settings(parser, server_configs(chosen_stage(argv)))
     return parser
 
@@ -34,7 +37,11 @@ def run(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
     settings = given_settings(with_model(options))
     number = chosen_stage([] if options.stage is None else ["--stage", str(options.stage)])
-    code = stage_module(number).serve(Settings.from_keywords(server_configs(number), settings))
+    mine: dict[str, Any] = {}
+    if options.mine:
+        loaded = load_mine(number)
+        mine = {"parts": loaded.parts, "owners": loaded.owners}
+    code = stage_module(number).serve(Settings.from_keywords(server_configs(number), settings), **mine)
     return int(code or 0)
 
 

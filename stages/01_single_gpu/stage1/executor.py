@@ -3,7 +3,7 @@
 Owns the runner. The future is complete when ``submit`` returns, so a core written for several plans in flight works
 unchanged.
 
-vLLM: ``v1/executor/uniproc_executor.py``.
+vLLM: ``vllm/executor/uniproc_executor.py``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each has a plain object in this stage and faster or richer ones later; the table
 around a part (tracing, remote KV) offers the same socket as what it wraps. The signatures are final: where this
 stage needs less, it passes the trivial value.
 
-vLLM: ``v1/core/kv_cache_manager.py``, ``v1/attention/backends/abstract.py``, ``v1/executor/abstract.py``,
+vLLM: ``v1/core/kv_cache_manager.py``, ``attention/backends/abstract.py``, ``v1/executor/abstract.py``,
 ``v1/sample/logits_processor/interface.py``, ``v1/engine/core_client.py``.
 """
 

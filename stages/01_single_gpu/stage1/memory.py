@@ -2,7 +2,7 @@
 
 Owns what is free on a device, the limits of a container included. Does not know what the memory is for.
 
-vLLM: ``vllm/v1/worker/gpu_worker.py`` (``determine_available_memory``), ``vllm/utils/mem_utils.py``.
+vLLM: ``vllm/v1/worker/gpu_worker.py`` (``determine_available_memory``), ``vllm/utils/__init__.py``.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Owns every limit on what a request may ask of the sampler. Does not know text, t
 vocabulary's size is a second function, called by the input processor. Each message begins with the field's name, so
 that a server can say which parameter was wrong. All checks are linear in the size of what was sent and copy nothing.
 
-vLLM: ``vllm/sampling_params.py`` (``_verify_args``), ``v1/engine/input_processor.py`` (``_validate_*``).
+vLLM: ``vllm/sampling_params.py`` (``_verify_args``), ``v1/engine/processor.py`` (``_validate_*``).
 """
 
 from __future__ import annotations

@@ -43,11 +43,10 @@ def start_client(
     return TextClient(InProcessClient(core), inputs, outputs, stage)
 
 
-def serve(settings: Settings, *, parts: Any = None, owners: Mapping[str, str] | None = None) -> None:
+def serve(settings: Settings, *, owners: Mapping[str, str] | None = None, **start: Any) -> None:
     """Serve the engine of ``settings`` until a signal ends it; the page shows its steps live.
 
-    ``parts`` are replacements, the stage's ``Parts``; ``owners`` says whose each is, for the page: part → "yours" or
-    "reference".
+    ``owners`` says whose each part is, for the page: part → "yours" or "reference". ``start`` goes to ``start_client``.
     """
     feed = LiveFeed()
-    serve_http(settings, lambda: start_client(settings, (feed,), parts=parts), (live_router(feed),), parts=owners)
+    serve_http(settings, lambda: start_client(settings, (feed,), **start), (live_router(feed),), parts=owners)

@@ -2,7 +2,7 @@
 
 Owns the one copy that per-step host values take. Does not know what they mean.
 
-vLLM: ``v1/utils.py`` (``CpuGpuBuffer``), ``vllm/utils/torch_utils.py`` (``async_tensor_h2d``).
+vLLM: ``vllm/utils/__init__.py`` (``async_tensor_h2d``).
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ def cases(rng: random.Random) -> list[Case]:
 
 def run(subject: Any, case: Case) -> Any:
     """What the subject's ``add_rms_norm`` returns; it may add in place, so it gets copies."""
-    x, residual, weight = (None if t is None else t.clone() for t in (case.inputs[k] for k in ("x", "residual", "weight")))
+    x, residual, weight = (
+        None if t is None else t.clone() for t in (case.inputs[k] for k in ("x", "residual", "weight"))
+    )
     norm, total = subject().add_rms_norm(x, residual, weight, case.inputs["eps"])
     return {"norm": norm, "sum": total}
 

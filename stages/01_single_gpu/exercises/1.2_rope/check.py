@@ -54,6 +54,8 @@ def _inputs(
     dtype: torch.dtype = torch.float32,
 ) -> dict[str, Any]:
     numbers = [round(rng.uniform(-scale, scale), 2) for _ in range(len(positions) * heads * dim)]
-    angles = torch.tensor([[position * math.pow(100.0, -2 * i / dim) for i in range(dim // 2)] for position in positions])
+    angles = torch.tensor(
+        [[position * math.pow(100.0, -2 * i / dim) for i in range(dim // 2)] for position in positions]
+    )
     x = torch.tensor(numbers).reshape(len(positions), heads, dim).to(dtype)
     return {"x": x, "cos": angles.cos(), "sin": angles.sin()}

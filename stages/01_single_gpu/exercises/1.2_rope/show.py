@@ -23,7 +23,9 @@ def show(subject: Callable[..., torch.Tensor]) -> Figure:
         axes.plot(angles.new_tensor(range(101)).mul(0.0628).cos(), angles.new_tensor(range(101)).mul(0.0628).sin(),
                   color="0.85", zorder=0)  # fmt: skip
         dots = axes.scatter(turned[:, pair], turned[:, pair + PAIRS], c=range(POSITIONS), cmap="viridis")
-        axes.set_title(f"numbers {pair} and {pair + PAIRS}\n{float(frequencies[pair]):.2f} radians a position", fontsize=9)
+        axes.set_title(
+            f"numbers {pair} and {pair + PAIRS}\n{float(frequencies[pair]):.2f} radians a position", fontsize=9
+        )
         axes.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal", xticks=[], yticks=[])
     figure.colorbar(dots, ax=figure.axes, label="position", shrink=0.8)
     return figure

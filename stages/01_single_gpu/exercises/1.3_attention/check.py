@@ -36,7 +36,14 @@ def cases(rng: random.Random) -> list[Case]:
         case("one query", "one query sees three keys, two heads share one KV head", 2, 1, 4, [(2, 3)]),
         case("a prompt", "each query sees the keys up to its own position", 2, 2, 6, [(0, 3)]),
         case("groups", "neighbouring query heads share a KV head: 0 0 0 1 1 1", 6, 2, 5, [(4, 5)]),
-        case("ragged", "a prompt, a single query and a later piece of a prompt in one batch", 6, 3, 4, [(0, 5), (6, 7), (2, 4)]),
+        case(
+            "ragged",
+            "a prompt, a single query and a later piece of a prompt in one batch",
+            6,
+            3,
+            4,
+            [(0, 5), (6, 7), (2, 4)],
+        ),
     ]
 
 

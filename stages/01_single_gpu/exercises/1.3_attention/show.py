@@ -23,7 +23,7 @@ def show(subject: Any) -> Figure:
     figure = palette.new_figure(10.0, 3.3)
     axes = figure.subplots(1, heads, sharey=True)
     for h, ax in enumerate(axes):
-        ax.imshow(weights[:, h].float(), cmap="Blues", vmin=0, vmax=1)
+        ax.imshow(weights[:, h].float().numpy(), cmap="Blues", vmin=0, vmax=1)
         sums = weights[:, h].sum(-1)
         off = (sums - 1).abs().max()
         ax.set_title(f"query head {h} · KV head {h // (heads // kv_heads)}", fontsize=palette.NORMAL)

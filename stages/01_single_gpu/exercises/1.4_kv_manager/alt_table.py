@@ -1,21 +1,24 @@
 """Keeps a table of owners by block, and looks for a free row."""
 
+from __future__ import annotations
+
 from stage1.kv_manager import OneBlockKVManager as Reference
+from stage1.request import Request
 
 
 class OneBlockKVManager(Reference):
     """The lowest free block goes first."""
 
-    def __init__(self, num_blocks, block_size):
+    def __init__(self, num_blocks: int, block_size: int) -> None:
         super().__init__(num_blocks, block_size)
-        self.owner_of = [None] * num_blocks
+        self.owner_of: list[str | None] = [None] * num_blocks
 
     @property
-    def usage(self):
+    def usage(self) -> float:
         """Share of the rows that have an owner."""
         return 1 - self.owner_of.count(None) / self.num_blocks
 
-    def allocate_slots(self, req, upto, lookahead=0):
+    def allocate_slots(self, req: Request, upto: int, lookahead: int = 0) -> list[int] | None:
         """The first row without an owner."""
         if upto + lookahead > self.block_size:
             raise ValueError(f"{req.req_id} asks for {upto + lookahead} tokens; a block has {self.block_size}")
@@ -27,6 +30,6 @@ class OneBlockKVManager(Reference):
         self.owner_of[block] = req.req_id
         return [block]
 
-    def free(self, req):
+    def free(self, req: Request) -> None:
         """Clear the rows of ``req``."""
         self.owner_of = [None if owner == req.req_id else owner for owner in self.owner_of]

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-
 from sixfold.exercises.checking import Case
 from sixfold.exercises.importer import load_file
 
@@ -25,15 +24,22 @@ def cases(rng: random.Random) -> list[Case]:
 
     def any_call() -> spec.Call:
         req_id = rng.choice("abcdefg")
-        return ("free", req_id) if rng.random() < 0.4 else ("allocate", req_id, rng.randint(1, BLOCK_SIZE + 2))
+        return free(req_id) if rng.random() < 0.4 else take(req_id, rng.randint(1, BLOCK_SIZE + 2))
+
+    def take(req_id: str, upto: int) -> spec.Call:
+        return ("allocate", req_id, upto)
+
+    def free(req_id: str) -> spec.Call:
+        return ("free", req_id)
 
     return [
-        case("first call", "a request gets a block", 2, ("allocate", "a", 5)),
-        case("second call", "its later tokens fit into the block that it has", 2, ("allocate", "a", 5), ("allocate", "a", 6)),
-        case("too long", "more tokens than a block has are refused", 1, ("allocate", "a", 10), ("allocate", "b", 9)),
-        case("full", "without a free block the answer is None", 1, ("allocate", "a", 2), ("allocate", "b", 2)),
-        case("freed", "a freed block is handed out again", 1, ("allocate", "a", 2), ("free", "a"), ("allocate", "b", 3)),
-        case("free again", "freeing what owns nothing does nothing", 2, ("free", "x"), ("allocate", "a", 1), ("free", "a"), ("free", "a"), ("allocate", "b", 4)),
+        case("first call", "a request gets a block", 2, take("a", 5)),
+        case("second call", "its later tokens fit into the block that it has", 2, take("a", 5), take("a", 6)),
+        case("too long", "more tokens than a block has are refused", 1, take("a", 10), take("b", 9)),
+        case("full", "without a free block the answer is None", 1, take("a", 2), take("b", 2)),
+        case("freed", "a freed block is handed out again", 1, take("a", 2), free("a"), take("b", 3)),
+        case("free again", "freeing what owns nothing does nothing", 2,
+             free("x"), take("a", 1), free("a"), free("a"), take("b", 4)),
         case("a long script", "every call of a random script", 3, *(any_call() for _ in range(60))),
     ]  # fmt: skip
 

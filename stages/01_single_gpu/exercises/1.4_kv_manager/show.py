@@ -41,5 +41,7 @@ def show(subject: Any) -> Figure:
     ax.set_xticks(range(len(CALLS)), labels)
     ax.set_yticks(range(NUM_BLOCKS), [f"block {i}" for i in range(NUM_BLOCKS)])
     palette.bare(ax)
-    palette.title(ax, "Blocks after each call of your manager", "d waits while all three are taken, and gets one when b is freed")
+    palette.title(
+        ax, "Blocks after each call of your manager", "d waits while all three are taken, and gets one when b is freed"
+    )
     return figure

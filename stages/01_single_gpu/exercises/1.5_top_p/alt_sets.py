@@ -1,5 +1,7 @@
 """Row by row, with probabilities and sets, as the rules are worded."""
 
+from __future__ import annotations
+
 import torch
 
 from sixfold.exercises.variants import sampler_with

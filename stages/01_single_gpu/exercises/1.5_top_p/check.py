@@ -1,7 +1,7 @@
 """Which tokens come out of the sampler in hundreds of draws, and how often.
 
-Every kept token of a case has a probability of several percent, so in 400 draws it comes. The noise depends on the seed
-alone: the same filter gives the same tokens.
+Every kept token of a case has a probability of several percent, so in 400 draws it comes. The noise depends on the
+seed alone: the same filter gives the same tokens.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def expected(case: Case) -> Any:
         scaled = [value / params.effective_temperature for value in values]
         kept = spec.kept(scaled, params.top_k, params.top_p, params.min_p)
         masked.append([value if token in kept else -math.inf for token, value in enumerate(scaled)])
-    noise = exponential_noise(torch.tensor([s.seed for s in states]), torch.zeros(len(states), dtype=torch.int64), len(logits[0]))
+    noise = exponential_noise(
+        torch.tensor([s.seed for s in states]), torch.zeros(len(states), dtype=torch.int64), len(logits[0])
+    )
     return _describe(case, (torch.tensor(masked) - noise.log()).argmax(dim=1).tolist())
 
 
@@ -86,7 +88,9 @@ def _batch(states: list[RowState]) -> ForwardBatch:
     rows = torch.arange(len(states))
     ones = torch.ones_like(rows)
     starts = torch.arange(len(states) + 1)
-    return ForwardBatch(rows, ones, ones, starts, ones * 2, rows[:, None], rows, rows, 1, 2, states, [True] * len(states))
+    return ForwardBatch(
+        rows, ones, ones, starts, ones * 2, rows[:, None], rows, rows, 1, 2, states, [True] * len(states)
+    )
 
 
 def _describe(case: Case, tokens: list[int]) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ min-p is a share of the largest probability: with a best token at 0.31, min_p 0.
 absolute bar it would empty every flat distribution. In logits it is short: the largest logit plus log(min_p).
 """
 
+from __future__ import annotations
+
 import torch
 
 from sixfold.exercises.variants import sampler_with

@@ -1,8 +1,11 @@
 """top-p keeps tokens while their sum stays at or below p.
 
-The kept tokens must hold *at least* top_p together, so the token that carries the sum across p stays. Ask for each token how
-much the better ones have: below top_p it stays. This keeps the best token always, because before it there is nothing.
+The kept tokens must hold *at least* top_p together, so the token that carries the sum across p stays. Ask for each
+token how much the better ones have: below top_p it stays. This keeps the best token always, because before it there
+is nothing.
 """
+
+from __future__ import annotations
 
 import torch
 

@@ -1,9 +1,11 @@
 """top-k keeps exactly k tokens.
 
-Tokens of equal logits stay or go together: top-k is a threshold, the value of the k-th token. Keeping exactly k means that the
-order in which a sort leaves equal values decides, and that differs between devices. Compare with the k-th value instead of
-scattering the k indices.
+Tokens of equal logits stay or go together: top-k is a threshold, the value of the k-th token. Keeping exactly k means
+that the order in which a sort leaves equal values decides, and that differs between devices. Compare with the k-th
+value instead of scattering the k indices.
 """
+
+from __future__ import annotations
 
 import torch
 

@@ -1,8 +1,10 @@
 """top-p counts with the probabilities from before the other filters.
 
-Each filter works on what the one before it left, and that adds up to 1 again. After top-k took the tail away, 0.31 of 0.71 is
-0.44, and top-p is full sooner. Take the softmax again over what is left before you sum.
+Each filter works on what the one before it left, and that adds up to 1 again. After top-k took the tail away, 0.31 of
+0.71 is 0.44, and top-p is full sooner. Take the softmax again over what is left before you sum.
 """
+
+from __future__ import annotations
 
 import torch
 

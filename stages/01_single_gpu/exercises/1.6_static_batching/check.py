@@ -1,4 +1,4 @@
-"""A scheduler driven without a model: every request that closes its gap gets a token. Plans are compared step by step."""
+"""A scheduler driven without a model, its plans compared step by step: who closes the gap gets a token."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ def cases(rng: random.Random) -> list[Case]:
     """From one request to a crowd that arrives over time."""
 
     def case(name: str, words: str, seats: int, blocks: int, budget: int, *arrivals: Any, aborts: Any = None) -> Case:
-        inputs = {"seats": seats, "blocks": blocks, "budget": budget, "arrivals": list(arrivals), "aborts": aborts or {}}
+        inputs = {
+            "seats": seats,
+            "blocks": blocks,
+            "budget": budget,
+            "arrivals": list(arrivals),
+            "aborts": aborts or {},
+        }
         return Case(name, words, inputs)
 
     crowd = [(rng.randint(1, 9), f"r{i}", rng.randint(1, 17), rng.randint(1, 6)) for i in range(11)]

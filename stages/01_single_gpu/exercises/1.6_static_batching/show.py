@@ -17,21 +17,22 @@ from stage1.trace.sinks import MemorySink
 from stage1.trace.tracer import Tracer, start_event
 
 REQUESTS = {"a": (7, 9), "b": (4, 3), "c": (11, 5), "d": (5, 8), "e": (3, 2), "f": (6, 4)}  # prompt, output tokens
-SEATS = 3
+SEATS, BLOCK_SIZE = 3, 400
+MOST_STEPS = 60  # a scheduler that never ends gets no further
 
 
 def show(subject: Any) -> Figure:
     """A lane a request, a cell a step."""
     sink = MemorySink()
     tracer = Tracer((sink,))
-    tracer.start(start_event(1, "your scheduler", 32, SEATS, SEATS))
-    kv = OneBlockKVManager(SEATS, 32)
-    scheduler = subject(Lifecycle(kv, 32, (tracer,)), kv, SEATS, 35)
-    known = {}
+    tracer.start(start_event(1, "your scheduler", BLOCK_SIZE, SEATS, SEATS))
+    kv = OneBlockKVManager(SEATS, BLOCK_SIZE)
+    scheduler = subject(Lifecycle(kv, BLOCK_SIZE, (tracer,)), kv, SEATS, 35)
     for req_id, (num_prompt, num_output) in REQUESTS.items():
         scheduler.add(EngineCoreRequest(req_id, list(range(num_prompt)), SamplingParams(max_tokens=num_output)))
-        known[req_id] = num_prompt
-    while scheduler.has_work and len(Trace(sink.events).steps) < 60:
+    for _ in range(MOST_STEPS):
+        if not scheduler.has_work:
+            break
         plan = scheduler.schedule()
         out = ModelRunnerOutput(list(plan.num_scheduled), [[1] for _ in plan.num_scheduled])
         scheduler.update(plan, out)

@@ -5,7 +5,9 @@ from __future__ import annotations
 Arrival = tuple[int, str, int, int]  # before which step, request id, prompt tokens, output tokens
 
 
-def steps(seats: int, blocks: int, budget: int, arrivals: list[Arrival], aborts: dict[int, str]) -> list[dict[str, int]]:
+def steps(
+    seats: int, blocks: int, budget: int, arrivals: list[Arrival], aborts: dict[int, str]
+) -> list[dict[str, int]]:
     """For each step the tokens that every request computes, in order; stops when nothing is left."""
     waiting: list[str] = []
     batch: list[str] = []

@@ -1,7 +1,7 @@
 """A request leaves the queue before it has a block.
 
-Look at the first of the queue, ask for its block, and only then take it out. A request that was taken out and got ``None``
-is nowhere: not in the batch, not in the queue, and its user waits for ever.
+Look at the first of the queue, ask for its block, and only then take it out. A request that was taken out and got
+``None`` is nowhere: not in the batch, not in the queue, and its user waits for ever.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The token budget is not asked.
 
-One step computes at most the budget's number of tokens, over all requests together. A prompt that no longer fits is left out of
-this step and comes in the next one; otherwise a few long prompts make one endless step, and every request waits for it.
+One step computes at most the budget's number of tokens, over all requests together. A prompt that no longer fits is
+left out of this step and comes in the next one; otherwise a few long prompts make one endless step, and every request
+waits for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A step computes either prompts or single tokens.
 
-There are no phases. Requests that have their prompt behind them go on in the same step in which another one computes its
-prompt: a step is a flat row of tokens, whoever they belong to. Take each request's gap, whatever its size.
+There are no phases. Requests that have their prompt behind them go on in the same step in which another one computes
+its prompt: a step is a flat row of tokens, whoever they belong to. Take each request's gap, whatever its size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Every step computes all tokens of a request again.
 
-The keys and values of earlier tokens are in the cache. A step computes only the gap between the tokens that are known and those
-that are computed: ``num_tokens_to_compute``. With ``num_tokens`` each step costs as much as the whole prompt.
+The keys and values of earlier tokens are in the cache. A step computes only the gap between the tokens that are known
+and those that are computed: ``num_tokens_to_compute``. With ``num_tokens`` each step costs as much as the whole
+prompt.
 """
 
 from __future__ import annotations

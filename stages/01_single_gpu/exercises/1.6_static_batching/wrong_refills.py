@@ -1,7 +1,7 @@
 """A seat is refilled as soon as it is empty.
 
-That is continuous batching, and it is better: stage 2 does it. Static batching waits until *all* requests of a batch have
-ended. Fill only an empty batch here, so that there is something to compare with.
+That is continuous batching, and it is better: stage 2 does it. Static batching waits until *all* requests of a batch
+have ended. Fill only an empty batch here, so that there is something to compare with.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Owns the shape and the preset ones. Does not know config files (``hf_config`` reads those), tensors or devices.
 
-vLLM: ``vllm/config/model.py``, where transformers' own config objects play this part.
+vLLM: ``vllm/config/__init__.py``, where transformers' own config objects play this part.
 """
 
 from __future__ import annotations

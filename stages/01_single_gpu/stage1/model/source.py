@@ -3,7 +3,7 @@
 Owns what a name may be, and the agreement of configuration and checkpoint, all before anything large is allocated.
 Does not know how a model computes or how requests use the defaults.
 
-vLLM: ``vllm/config/model.py``, ``vllm/model_executor/model_loader/``.
+vLLM: ``vllm/config/__init__.py``, ``vllm/model_executor/model_loader/``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,29 @@
+"""An absolute bar."""
+
+import torch
+
+from sixfold.exercises.variants import sampler_with
+
+
+def filter_logits(logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor, min_p: torch.Tensor) -> torch.Tensor:
+    columns = (column[:, 0].tolist() for column in (top_k, top_p, min_p))
+    rows = [_row(*row) for row in zip(logits, *columns, strict=True)]
+    return torch.stack(rows)
+
+
+def _row(row: torch.Tensor, k: int, p: float, share: float) -> torch.Tensor:
+    row = torch.where(row.softmax(0) >= share, row, -torch.inf)
+    if not row.isfinite().any():
+        return row
+    row = row.masked_fill(row < row.topk(k).values.min(), -torch.inf)
+    probs, order = row.softmax(0).sort(descending=True)
+    total = 0.0
+    for place in range(len(order)):
+        if total >= p:
+            row = row.masked_fill(row < row[order[place - 1]], -torch.inf)
+            break
+        total += probs[place].item()
+    return row
+
+
+TorchSampler = sampler_with(filter_logits)
