@@ -31,7 +31,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A function that runs a cell and returns its result; an error in it fails the test."""
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a notebook must not ask"))
-    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
+    shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     load_ipython_extension(shell)
 
     def cell(text: str) -> Any:
