@@ -41,14 +41,10 @@ __all__ = [
 
 def load_ipython_extension(shell: Any) -> None:
     """What ``%load_ext`` calls."""
-    from IPython.core.pylabtools import select_figure_formats
-
     from sixfold.figures import inline
     from sixfold.notebook.magic import register
 
     register(shell)
-    # Without pyplot, which no part of the course needs, a figure would be shown as text.
-    select_figure_formats(shell, {"png"})  # type: ignore[no-untyped-call]
     inline.register(shell)
     functions = (answer, banner, check, hint, llm, predict, progress, quiz, reset, reveal, show, solution)
     shell.push({function.__name__: function for function in functions})
