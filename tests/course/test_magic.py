@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """A function that runs a cell and returns its result; an error in it fails the test."""
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a notebook must not ask"))
+    # A shell takes these over for good; other tests need them as they were.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    for name in ("excepthook", "displayhook", "path"):
+        monkeypatch.setattr(sys, name, list(sys.path) if name == "path" else getattr(sys, name))
     shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
     load_ipython_extension(shell)
 
