@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from stage1.model.ops import FEW_ROWS, TorchOps
+from stage1.model.linear import FEW_ROWS
+from stage1.model.ops import TorchOps
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, FEW_ROWS, FEW_ROWS + 1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-FEW_ROWS = 8  # up to here a CPU computes a linear layer the other way round
+from stage1.model.linear import linear
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -41,18 +41,4 @@ class TorchOps:
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """[T, in] × [out, in]ᵀ → [T, out]."""
-        if x.device.type == "cpu" and x.dtype == torch.float32 and 0 < x.shape[0] <= FEW_ROWS:
-            return _few_rows(x, weight, bias)
-        return F.linear(x, weight, bias)
-
-
-def _few_rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """The same product with the operands exchanged, ``(weight @ xᵀ)ᵀ``, and one row computed as two.
-
-    The CPU's matrix library splits the rows of its *first* operand over the cores, and uses one core for a single row.
-    Exchanged, the linear layers of SmolLM2 take about half the time at batch 1 and two thirds at batch 8 on two cores;
-    ``measure_cpu.py`` measures both ways.
-    """
-    rows = x if x.shape[0] > 1 else torch.cat((x, x))
-    out = torch.mm(weight, rows.t()).t()[: x.shape[0]].contiguous()  # [T, out]
-    return out if bias is None else out + bias
+        return linear(x, weight, bias)
