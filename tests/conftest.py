@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not _has_gpu():  # before any kernel is decorated: interpreted and compiled kernels are different objects
+        os.environ.setdefault("TRITON_INTERPRET", "1")
     if config.getoption("--require-gpu"):
         if not _has_gpu():
             pytest.exit("no CUDA GPU is visible to torch: GPU tests cannot run here", returncode=1)

@@ -13,6 +13,7 @@ Workload W: 256 requests at once, prompts of 100-1024 and outputs of 100-1024 to
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import platform
 import random
@@ -29,7 +30,6 @@ import torch
 import transformers
 import triton
 
-from stage1.build import CONFIGS, build
 from stage1.config import Settings
 from stage1.core import EngineCore
 from stage1.params import SamplingParams
@@ -71,10 +71,14 @@ def device_rates() -> dict[str, float]:
     }
 
 
-def make_core(shape: str) -> EngineCore:
-    """An engine with random weights and a seat for each request of W."""
+def make_core(stage: int, shape: str) -> EngineCore:
+    """The engine of ``stage`` with random weights and a seat for each request of W."""
+    wiring = importlib.import_module(f"stage{stage}.build")
     settings = {"model": shape, "load_format": "dummy", "max_model_len": 2049, "max_num_seqs": REQUESTS}
-    return build(Settings.from_keywords(CONFIGS, {**settings, "max_num_batched_tokens": 16384}))
+    core: EngineCore = wiring.build(
+        Settings.from_keywords(wiring.CONFIGS, {**settings, "max_num_batched_tokens": 16384})
+    )
+    return core
 
 
 def add(core: EngineCore, prompts: list[list[int]], outputs: list[int], temperature: float) -> None:
@@ -129,14 +133,15 @@ def workload(core: EngineCore) -> dict[str, float]:
     }
 
 
-def measure(shape: str) -> dict[str, Any]:
+def measure(stage: int, shape: str) -> dict[str, Any]:
     """Everything for one shape: medians of ``ROUNDS`` rounds with their spread."""
-    core = make_core(shape)
+    core = make_core(stage, shape)
     decode_step(core, 1)
     rows = [[decode_step(core, batch) for batch in DECODE_BATCHES] for _ in range(ROUNDS)]
     runs = [workload(core) for _ in range(ROUNDS)]
     core.shutdown()
     return {
+        "stage": stage,
         "shape": shape,
         "max_num_seqs": REQUESTS,
         "decode": [spread(list(column), "wall_ms") for column in zip(*rows, strict=True)],
@@ -176,6 +181,7 @@ def provenance(commit: str | None) -> dict[str, Any]:
 def main() -> None:
     """Measure, print a table, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stage", type=int, default=1, help="whose engine; later stages are compared with this one")
     parser.add_argument("--shapes", nargs="+", default=["smollm2-135m", "qwen3-0.6b"])
     parser.add_argument("--out", type=Path, default=Path("stages/06_benchmark/results"))
     parser.add_argument("--commit", help="commit to write down where there is no git")
@@ -184,12 +190,12 @@ def main() -> None:
         sys.exit("no CUDA GPU is there: nothing to measure")
     result = {**provenance(args.commit), "rates_before": device_rates(), "shapes": []}
     for shape in args.shapes:
-        result["shapes"].append(measure(shape))
+        result["shapes"].append(measure(args.stage, shape))
         torch.cuda.empty_cache()
         print(json.dumps(result["shapes"][-1]), flush=True)
     result["rates_after"] = device_rates()
     args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / f"stage1_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
+    path = args.out / f"stage{args.stage}_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result["rates_before"]), json.dumps(result["rates_after"]), path, sep="\n")
 

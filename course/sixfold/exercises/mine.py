@@ -37,13 +37,13 @@ class PartState:
 
 
 def survey(stage: int, folders: Sequence[Path] | None = None) -> list[PartState]:
-    """The parts of a stage that have an exercise, in the order of the exercises.
+    """The parts of a stage that have an exercise, there or in an earlier stage, in the order of the exercises.
 
     A file that changed since its last check is checked again here, which takes some seconds.
     """
     states: dict[str, PartState] = {}
     for exercise in all_exercises(folders):
-        if exercise.stage == stage:
+        if _fits(exercise, stage):
             state = _state(exercise)
             if exercise.part not in states or state.owner == YOURS:
                 states[exercise.part] = state
@@ -73,7 +73,7 @@ def parts_from(stage: int, paths: Mapping[str, str], folders: Sequence[Path] | N
         ValueError: a file belongs to no exercise of that part, or does not define its symbol.
     """
     parts = importlib.import_module(f"stage{stage}.build").Parts()
-    exercises = {(e.part, e.module_name): e for e in all_exercises(folders) if e.stage == stage}
+    exercises = {(e.part, e.module_name): e for e in all_exercises(folders) if _fits(e, stage)}
     for part, path in paths.items():
         exercise = exercises.get((part, Path(path).stem))
         if exercise is None:
@@ -97,6 +97,16 @@ def banner(states: Sequence[PartState]) -> str:
         for state in states
     ]
     return "\n".join(lines)
+
+
+def _fits(exercise: Exercise, stage: int) -> bool:
+    """Whether the exercise's part is one of ``stage`` and still the same there as in the exercise's own stage."""
+    if exercise.stage == stage:
+        return True
+    if exercise.stage > stage:
+        return False
+    here, there = (importlib.import_module(f"stage{n}.build").Parts() for n in (stage, exercise.stage))
+    return getattr(here, exercise.part, None) is getattr(there, exercise.part)
 
 
 def _state(exercise: Exercise) -> PartState:

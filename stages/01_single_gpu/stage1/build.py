@@ -37,9 +37,9 @@ from stage1.model.source import resolve, resolve_device, resolve_dtype
 from stage1.runner import ModelRunner
 from stage1.sampler import TorchSampler
 from stage1.scheduler import StaticScheduler
-from stage1.trace.sinks import Sink, open_sinks
+from stage1.trace.sinks import Sink
 from stage1.trace.traced_kv import TracedKV
-from stage1.trace.tracer import Tracer, start_event
+from stage1.trace.tracer import open_tracer, start_event
 
 CONFIGS = (ModelConfig, DeviceConfig, SchedulerConfig, TraceConfig)
 SUPPORTED: frozenset[str] = frozenset()  # request features beyond the common ones; later stages add theirs
@@ -81,8 +81,8 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
     runner = parts.runner(model, attention, parts.sampler(processors), processors, block_size, device)
     executor = parts.executor(runner)
 
-    tracer = Tracer(open_sinks(settings[TraceConfig].trace, sinks))
-    tracer.start(start_event(1, source.name, block_size, seats, seats))
+    start = start_event(1, source.name, block_size, seats, seats)
+    tracer = open_tracer(settings[TraceConfig].trace, sinks, start)
     kv = TracedKV(parts.kv_manager(seats, block_size), tracer)
     lifecycle = Lifecycle(kv, block_size, (tracer,))
     return parts.core(parts.scheduler(lifecycle, kv, seats, budget), executor, tracer.close)

@@ -25,7 +25,7 @@ from stage1.trace.events import (
     TokensSampled,
     TraceStart,
 )
-from stage1.trace.sinks import Sink
+from stage1.trace.sinks import Sink, open_sinks
 
 
 def start_event(stage: int, model: str, block_size: int, num_blocks: int, max_num_seqs: int) -> TraceStart:
@@ -35,6 +35,17 @@ def start_event(stage: int, model: str, block_size: int, num_blocks: int, max_nu
         with contextlib.suppress(PackageNotFoundError):
             versions[library] = version(library)
     return TraceStart(0.0, time.time(), stage, model, block_size, num_blocks, max_num_seqs, versions)
+
+
+def open_tracer(path: str | None, sinks: Sequence[Sink], start: TraceStart) -> Tracer:
+    """A tracer that has written ``start`` to ``sinks`` and, unless ``path`` is ``None``, to a file there.
+
+    Raises:
+        ValueError: ``path`` cannot be written.
+    """
+    tracer = Tracer(open_sinks(path, sinks))
+    tracer.start(start)
+    return tracer
 
 
 class Tracer:

@@ -1,0 +1,90 @@
+"""The wiring of stage 2: the paged cache and continuous batching around stage 1's model and runner.
+
+vLLM: ``v1/engine/core.py`` (``EngineCore.__init__``), ``v1/worker/gpu_worker.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from stage1.attention import Rotate, TorchAttention
+from stage1.config import DeviceConfig, ModelConfig, Settings, TraceConfig
+from stage1.core import EngineCore
+from stage1.executor import UniprocExecutor
+from stage1.interfaces import (
+    AttentionBackend,
+    Executor,
+    KVCacheManager,
+    LogitsProcessor,
+    Ops,
+    Runner,
+    Sampler,
+    Scheduler,
+)
+from stage1.kv_cache import KVCache
+from stage1.lifecycle import Lifecycle
+from stage1.logits_processors import default_processors
+from stage1.model.load import load_model
+from stage1.model.ops import TorchOps
+from stage1.model.rope import apply_rope, rope_tables
+from stage1.model.source import resolve, resolve_device, resolve_dtype
+from stage1.runner import ModelRunner
+from stage1.sampler import TorchSampler
+from stage1.trace.sinks import Sink
+from stage1.trace.traced_kv import TracedKV
+from stage1.trace.tracer import open_tracer, start_event
+from stage2.config import BatchConfig, CacheConfig
+from stage2.kv_manager import PagedKVManager
+from stage2.kv_memory import count_blocks
+from stage2.profile import run_largest_step
+from stage2.scheduler import ContinuousScheduler
+from stage2.waiting import QUEUES, WaitingQueue
+
+CONFIGS = (ModelConfig, DeviceConfig, CacheConfig, BatchConfig, TraceConfig)
+SUPPORTED = frozenset({"priority"})  # request features beyond the common ones
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The replaceable parts; those of stage 1 that are the same here keep their names."""
+
+    ops: Callable[[], Ops] = TorchOps
+    rotate: Rotate = apply_rope
+    attention: Callable[[KVCache, torch.Tensor, torch.Tensor, Rotate], AttentionBackend] = TorchAttention
+    processors: Callable[[int, torch.device], Sequence[LogitsProcessor]] = default_processors
+    sampler: Callable[[Sequence[LogitsProcessor]], Sampler] = TorchSampler
+    kv_manager: Callable[[int, int], KVCacheManager] = PagedKVManager
+    scheduler: Callable[[Lifecycle, KVCacheManager, BatchConfig, WaitingQueue], Scheduler] = ContinuousScheduler
+    runner: Callable[..., Runner] = ModelRunner
+    executor: Callable[[Runner], Executor] = UniprocExecutor
+    core: Callable[[Scheduler, Executor, Callable[[], None]], EngineCore] = EngineCore
+
+
+def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()) -> EngineCore:
+    """An engine core for ``settings``; events go to ``sinks`` and the file of ``--trace``. Errors as in stage 1."""
+    source = resolve(settings[ModelConfig])
+    device = resolve_device(settings[DeviceConfig])
+    dtype = resolve_dtype(settings[ModelConfig], device)
+    batch, block_size = settings[BatchConfig], settings[CacheConfig].block_size
+    model = load_model(source, parts.ops(), dtype, device, settings[ModelConfig].seed, cache_bytes=0)
+    processors = parts.processors(source.shape.vocab_size, device)
+    tables = rope_tables(source.shape, source.max_model_len, device)
+
+    def make_runner(num_blocks: int) -> Runner:
+        kv_cache = KVCache(source.shape, num_blocks, block_size, dtype, device)
+        attention = parts.attention(kv_cache, *tables, parts.rotate)
+        return parts.runner(model, attention, parts.sampler(processors), processors, block_size, device)
+
+    largest = run_largest_step(make_runner, batch, source.max_model_len, block_size)
+    num_blocks = count_blocks(settings[CacheConfig], source.shape, dtype, device, source.max_model_len, largest)
+    executor = parts.executor(make_runner(num_blocks))
+
+    start = start_event(2, source.name, block_size, num_blocks, batch.max_num_seqs)
+    tracer = open_tracer(settings[TraceConfig].trace, sinks, start)
+    kv = TracedKV(parts.kv_manager(num_blocks, block_size), tracer)
+    lifecycle = Lifecycle(kv, source.max_model_len, (tracer,))
+    scheduler = parts.scheduler(lifecycle, kv, batch, QUEUES[batch.scheduling_policy]())
+    return parts.core(scheduler, executor, tracer.close)

@@ -1,0 +1,85 @@
+"""How many blocks the KV cache gets.
+
+Owns the arithmetic. On a GPU the share that ``gpu_memory_utilization`` allows must hold weights, the activations of the
+largest step, and the cache; the first two are measured, the cache gets the rest. On a CPU the pages of the cache are
+committed when they are touched, so a fixed size does, unless a setting names another.
+
+vLLM: ``v1/core/kv_cache_utils.py`` (``get_kv_cache_config``), ``v1/worker/gpu_worker.py``
+(``determine_available_memory``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import torch
+
+from stage1.model.shape import ModelShape
+from stage2.config import CacheConfig
+
+logger = logging.getLogger(__name__)
+
+CPU_CACHE_BYTES = 4 << 30
+GIB = 1 << 30
+
+
+def count_blocks(
+    config: CacheConfig,
+    shape: ModelShape,
+    dtype: torch.dtype,
+    device: torch.device,
+    max_model_len: int,
+    run_largest_step: Callable[[], None],
+) -> int:
+    """Blocks of the cache.
+
+    Args:
+        run_largest_step: computes the largest step that the settings allow; its peak memory is measured on a GPU.
+
+    Raises:
+        ValueError: the cache cannot hold one request of ``max_model_len``, or no memory is left for it.
+    """
+    block_bytes = config.block_size * shape.kv_bytes_per_token(dtype)
+    needed = -(-max_model_len // config.block_size)
+    if config.num_gpu_blocks_override is not None:
+        if config.num_gpu_blocks_override < needed:
+            logger.warning(
+                "%d blocks cannot hold a request of max_model_len (%d tokens): longer ones end with an error",
+                config.num_gpu_blocks_override,
+                max_model_len,
+            )
+        return config.num_gpu_blocks_override
+    if config.kv_cache_memory_bytes is not None:
+        room = config.kv_cache_memory_bytes
+    elif device.type == "cpu":
+        room = CPU_CACHE_BYTES
+    else:
+        room = _gpu_room(config, device, run_largest_step)
+    blocks = room // block_bytes
+    if blocks < needed:
+        raise ValueError(
+            f"the KV cache has room for {max(blocks, 0):,} blocks ({room / GIB:.2f} GiB) and a request of "
+            f"max_model_len ({max_model_len:,} tokens) needs {needed:,} ({needed * block_bytes / GIB:.2f} GiB): lower "
+            "--max-model-len, or raise --gpu-memory-utilization or --kv-cache-memory-bytes"
+        )
+    return blocks
+
+
+def _gpu_room(config: CacheConfig, device: torch.device, run_largest_step: Callable[[], None]) -> int:
+    """Bytes that the utilisation leaves beside what is in use and what the largest step adds."""
+    free, total = torch.cuda.mem_get_info(device)
+    allowed = int(total * config.gpu_memory_utilization)
+    held = torch.cuda.memory_reserved(device)
+    others = total - free - held
+    if others + held > allowed:
+        raise ValueError(
+            f"{(total - free) / GIB:.2f} GiB of the GPU are in use and --gpu-memory-utilization "
+            f"{config.gpu_memory_utilization} allows {allowed / GIB:.2f} GiB: end other programs, or raise it"
+        )
+    torch.cuda.reset_peak_memory_stats(device)
+    run_largest_step()
+    torch.cuda.synchronize(device)
+    peak = torch.cuda.max_memory_allocated(device)
+    torch.cuda.empty_cache()
+    return allowed - others - peak
