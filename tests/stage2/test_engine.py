@@ -112,3 +112,13 @@ def test_requests_join_and_leave_while_others_run() -> None:
 def test_wrong_settings_name_both_numbers(settings, message) -> None:
     with pytest.raises(ValueError, match=message):
         LLM(**{**TINY, **settings})
+
+
+@pytest.mark.parametrize("settings", [{"max_num_batched_tokens": 24, "max_num_seqs": 3}])
+def test_the_triton_backend_gives_stage_1s_tokens(settings, expected) -> None:
+    """Interpreted on a CPU, compiled on a GPU; in float32 the tokens are the plain engine's."""
+    short = [params.replace(max_tokens=3) for params in PARAMS[:3]]  # the interpreter is slow
+    with LLM(**{**TINY, **settings}, attention_backend="triton") as llm:
+        assert llm.core.executor._runner._attention.__class__.__name__ == "TritonAttention"
+        outputs = llm.generate(PROMPTS[:3], short)
+    assert tokens(outputs) == [ids[:3] for ids in tokens(expected)[:3]]

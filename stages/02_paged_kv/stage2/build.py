@@ -5,69 +5,42 @@ vLLM: ``v1/engine/core.py`` (``EngineCore.__init__``), ``v1/worker/gpu_worker.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-import torch
-
-from stage1.attention import Rotate, TorchAttention
 from stage1.config import DeviceConfig, ModelConfig, Settings, TraceConfig
 from stage1.core import EngineCore
-from stage1.executor import UniprocExecutor
-from stage1.interfaces import (
-    AttentionBackend,
-    Executor,
-    KVCacheManager,
-    LogitsProcessor,
-    Ops,
-    Runner,
-    Sampler,
-    Scheduler,
-)
+from stage1.interfaces import Runner
 from stage1.kv_cache import KVCache
 from stage1.lifecycle import Lifecycle
-from stage1.logits_processors import default_processors
 from stage1.model.load import load_model
-from stage1.model.ops import TorchOps
-from stage1.model.rope import apply_rope, rope_tables
+from stage1.model.rope import rope_tables
 from stage1.model.source import resolve, resolve_device, resolve_dtype
-from stage1.runner import ModelRunner
-from stage1.sampler import TorchSampler
 from stage1.trace.sinks import Sink
 from stage1.trace.traced_kv import TracedKV
 from stage1.trace.tracer import open_tracer, start_event
-from stage2.config import BatchConfig, CacheConfig
-from stage2.kv_manager import PagedKVManager
+from stage2.config import BatchConfig, CacheConfig, KernelConfig
 from stage2.kv_memory import count_blocks
+from stage2.parts import Parts as Parts
+from stage2.parts import default_parts
 from stage2.profile import run_largest_step
-from stage2.scheduler import ContinuousScheduler
-from stage2.waiting import QUEUES, WaitingQueue
+from stage2.waiting import QUEUES
 
-CONFIGS = (ModelConfig, DeviceConfig, CacheConfig, BatchConfig, TraceConfig)
+CONFIGS = (ModelConfig, DeviceConfig, CacheConfig, BatchConfig, KernelConfig, TraceConfig)
 SUPPORTED = frozenset({"priority"})  # request features beyond the common ones
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The replaceable parts; those of stage 1 that are the same here keep their names."""
+def build(settings: Settings, parts: Parts | None = None, sinks: Sequence[Sink] = ()) -> EngineCore:
+    """An engine core for ``settings``; events go to ``sinks`` and to the file that ``--trace`` names.
 
-    ops: Callable[[], Ops] = TorchOps
-    rotate: Rotate = apply_rope
-    attention: Callable[[KVCache, torch.Tensor, torch.Tensor, Rotate], AttentionBackend] = TorchAttention
-    processors: Callable[[int, torch.device], Sequence[LogitsProcessor]] = default_processors
-    sampler: Callable[[Sequence[LogitsProcessor]], Sampler] = TorchSampler
-    kv_manager: Callable[[int, int], KVCacheManager] = PagedKVManager
-    scheduler: Callable[[Lifecycle, KVCacheManager, BatchConfig, WaitingQueue], Scheduler] = ContinuousScheduler
-    runner: Callable[..., Runner] = ModelRunner
-    executor: Callable[[Runner], Executor] = UniprocExecutor
-    core: Callable[[Scheduler, Executor, Callable[[], None]], EngineCore] = EngineCore
+    ``parts`` that are given are used as they are, otherwise ``--attention-backend`` chooses them.
 
-
-def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()) -> EngineCore:
-    """An engine core for ``settings``; events go to ``sinks`` and the file of ``--trace``. Errors as in stage 1."""
+    Raises:
+        ValueError: the model, the device or the memory does not fit the settings.
+    """
     source = resolve(settings[ModelConfig])
     device = resolve_device(settings[DeviceConfig])
     dtype = resolve_dtype(settings[ModelConfig], device)
+    parts = parts or default_parts(settings[KernelConfig].attention_backend, device)
     batch, block_size = settings[BatchConfig], settings[CacheConfig].block_size
     model = load_model(source, parts.ops(), dtype, device, settings[ModelConfig].seed, cache_bytes=0)
     processors = parts.processors(source.shape.vocab_size, device)

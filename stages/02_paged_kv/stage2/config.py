@@ -46,3 +46,12 @@ class BatchConfig:
             )
         if self.long_prefill_token_threshold < 0:
             raise ValueError(f"long_prefill_token_threshold is {self.long_prefill_token_threshold}; 0 turns it off")
+
+
+@dataclass(frozen=True)
+class KernelConfig:
+    """Which kernels compute."""
+
+    attention_backend: Literal["auto", "torch", "triton"] = setting(
+        "auto", "auto = triton on a GPU, torch on a CPU, where triton needs TRITON_INTERPRET=1"
+    )

@@ -2,7 +2,7 @@
 
 Owns the choice of kernel for each operation of the socket. Does not know layers, caches or ranks.
 
-A layer's two norms and its activation are one launch each, three instead of fourteen; matrix products stay with the
+A layer's two norms and its activation are one launch each, three instead of twenty; matrix products stay with the
 vendor's library. ``stage1.model.ops.TorchOps`` is the plain version.
 
 vLLM: ``vllm/model_executor/layers/layernorm.py``, ``activation.py``, ``linear.py``.

@@ -1,0 +1,117 @@
+"""Joins the partial results of attention that was computed in several pieces of the key range.
+
+Owns the rule by which a request's keys are cut into splits, on the device, and the kernel that joins the pieces. Knows
+nothing of pages, queries or keys: it sees only weighted sums and the logarithms of their weights.
+
+Each split s leaves its own softmax average ``o_s`` [dim] and ``lse_s`` = log2(sum of 2^score over its keys). Then
+
+    out = sum_s 2^(lse_s - m) o_s / sum_s 2^(lse_s - m)        with m = max_s lse_s
+
+is the average over all keys. A split of which a query sees nothing has ``lse_s = EMPTY``, a finite number far below
+every score: minus infinity would give not-a-number in ``lse_s - m``.
+
+vLLM: ``attention/ops/triton_decode_attention.py`` (stage 2), ``attention/ops/merge_attn_states.py``.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+# A split covers at least this many tiles, so that a short request is not cut into crumbs. Read by both kernels.
+MIN_TILES: tl.constexpr = tl.constexpr(2)
+EMPTY: tl.constexpr = tl.constexpr(-1.0e30)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def tiles_per_split(num_tiles: tl.tensor, num_splits: tl.constexpr) -> tl.tensor:
+    """Tiles that each split of a request takes: split s has the tiles from s times this number on."""
+    return tl.maximum((num_tiles + num_splits - 1) // num_splits, MIN_TILES)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def tokens_of(query_start: tl.tensor, request: tl.tensor, ragged: tl.constexpr) -> tuple[tl.tensor, tl.tensor]:
+    """First token of a request and how many it has, 64 and 32 bits; one each, in order, unless ragged."""
+    first = request.to(tl.int64)
+    number = 1
+    if ragged:
+        first = tl.load(query_start + request).to(tl.int64)
+        number = (tl.load(query_start + request + 1).to(tl.int64) - first).to(tl.int32)
+    return first, number
+
+
+def merge_splits(
+    partial: torch.Tensor,
+    lse: torch.Tensor,
+    seq_lens: torch.Tensor,
+    out: torch.Tensor,
+    *,
+    tile: int,
+    query_start: torch.Tensor | None = None,
+    max_query_len: int = 1,
+) -> torch.Tensor:
+    """Join the splits of all requests that have more than one; rows of the others in ``out`` stay as they are.
+
+    Args:
+        partial: [T, heads, splits, dim] float32, contiguous; splits that a request does not use are never read.
+        lse: [T, heads, splits] float32, contiguous, base 2.
+        seq_lens: [R] int32 or int64; with ``tile`` it tells how many splits a request uses.
+        out: [T, heads, dim], contiguous, written in its own dtype.
+        tile: keys in a tile of the kernel that wrote ``partial``.
+        query_start: [R + 1], request r owns the tokens from query_start[r] up to query_start[r + 1]; None where T = R.
+        max_query_len: most tokens of a request, at least 1.
+
+    Returns:
+        ``out``.
+    """
+    heads, num_splits, dim = partial.shape[1:]
+    grid = (heads, max_query_len, seq_lens.shape[0])
+    _merge_kernel[grid](
+        partial,
+        lse,
+        seq_lens,
+        seq_lens if query_start is None else query_start,
+        out,
+        dim=dim,
+        dim_padded=triton.next_power_of_2(dim),
+        tile=tile,
+        num_splits=num_splits,
+        splits_padded=triton.next_power_of_2(num_splits),
+        ragged=query_start is not None,
+        num_warps=4,
+    )
+    return out
+
+
+@triton.jit(do_not_specialize_on_alignment=["seq_lens", "query_start"])  # type: ignore[untyped-decorator]
+def _merge_kernel(
+    partial: tl.tensor,  # [T, heads, splits, dim] float32
+    lse: tl.tensor,  # [T, heads, splits] float32
+    seq_lens: tl.tensor,  # [R]
+    query_start: tl.tensor,  # [R + 1], read only if ragged
+    out: tl.tensor,  # [T, heads, dim]
+    dim: tl.constexpr,
+    dim_padded: tl.constexpr,
+    tile: tl.constexpr,
+    num_splits: tl.constexpr,
+    splits_padded: tl.constexpr,
+    ragged: tl.constexpr,
+) -> None:
+    """One head of one token a program."""
+    head, query, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    num_tiles = tl.cdiv(tl.load(seq_lens + request).to(tl.int32), tile)
+    num_used = tl.cdiv(num_tiles, tiles_per_split(num_tiles, num_splits))
+    token, num_queries = tokens_of(query_start, request, ragged)
+    if (num_used <= 1) | (query >= num_queries):  # an only split has written its result to `out` itself
+        return
+    row = (token + query) * tl.num_programs(0) + head
+    split = tl.arange(0, splits_padded)
+    column = tl.arange(0, dim_padded)
+    used = split < num_used
+    row_lse = tl.load(lse + row * num_splits + split, mask=used, other=EMPTY)  # [splits]
+    weight = tl.where(used, tl.exp2(row_lse - tl.max(row_lse, 0)), 0.0)  # [splits]
+    offsets = (row * num_splits + split[:, None]) * dim + column[None, :]
+    parts = tl.load(partial + offsets, mask=used[:, None] & (column < dim)[None, :], other=0.0)  # [splits, dim]
+    joined = tl.sum(parts * weight[:, None], 0) / tl.sum(weight, 0)  # [dim]
+    tl.store(out + row * dim + column, joined.to(out.dtype.element_ty), mask=column < dim)
