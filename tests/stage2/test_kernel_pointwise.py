@@ -27,7 +27,7 @@ def assert_same(out: torch.Tensor, expected: torch.Tensor) -> None:
     """
     assert (out.dtype, out.shape) == (expected.dtype, expected.shape)
     cut_off = out.dtype == torch.bfloat16 and DEVICE == "cpu"
-    torch.testing.assert_close(out.float(), expected.float(), rtol=STEP[out.dtype] * (4 if cut_off else 1), atol=1e-6)
+    torch.testing.assert_close(out.float(), expected.float(), rtol=STEP[out.dtype] * (4 if cut_off else 2), atol=1e-6)
     if out.dtype != torch.float32 and not cut_off:
         assert (out != expected).sum() <= 0.01 * out.numel()
 

@@ -10,6 +10,7 @@ vLLM: ``v1/core/kv_cache_utils.py`` (``get_kv_cache_config``), ``v1/worker/gpu_w
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 
@@ -68,6 +69,8 @@ def count_blocks(
 
 def _gpu_room(config: CacheConfig, device: torch.device, run_largest_step: Callable[[], None]) -> int:
     """Bytes that the utilisation leaves beside what is in use and what the largest step adds."""
+    gc.collect()  # an engine that was just shut down may still hold its cache in a cycle
+    torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
     allowed = int(total * config.gpu_memory_utilization)
     held = torch.cuda.memory_reserved(device)
