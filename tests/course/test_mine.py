@@ -217,3 +217,10 @@ def test_workers_load_from_paths_alone(tmp_path: Path) -> None:
     parts = mine.parts_from(1, {"rotate": str(path)})
     assert parts.rotate.__code__.co_filename == str(path)
     assert load_file(path, ROPE.module_name).apply_rope is not parts.rotate
+
+
+def test_a_part_that_a_later_stage_keeps_is_yours_there_too() -> None:
+    """Stage 2 has its own KV manager and scheduler; operations, rotation and sampler are still stage 1's."""
+    parts = {state.part for state in mine.survey(2)}
+    assert {"ops", "rotate", "attention", "sampler"} <= parts
+    assert not {"kv_manager", "scheduler"} & parts
