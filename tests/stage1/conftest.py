@@ -8,6 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stage1.config import ModelConfig
+from stage1.trace.events import (
+    BlocksFreed,
+    BlocksShared,
+    BlocksTaken,
+    Event,
+    RequestAdded,
+    RequestFinished,
+    RequestPreempted,
+    StepScheduled,
+    TokensSampled,
+    TraceStart,
+)
 
 if TYPE_CHECKING:
     from stage1.llm import LLM
@@ -53,3 +65,39 @@ def make_tiny() -> Iterator[Callable[..., LLM]]:
     yield make
     for llm in made:
         llm.shutdown()
+
+
+TRACE_START = TraceStart(0.0, 1.7e9, 2, "tiny", 4, 8, 4)
+
+
+def synthetic_trace() -> list[Event]:
+    """A (3-token prompt) shares a block with B, B is preempted and comes back, both end."""
+    return [
+        TRACE_START,
+        RequestAdded(0.1, "a", 5, 2),
+        RequestAdded(0.2, "b", 6, 2),
+        BlocksTaken(1.0, "a", [0, 1]),
+        StepScheduled(1.0, 1, {"a": (0, 5)}, 1, 1),
+        TokensSampled(1.5, 1, {"a": [7]}),
+        BlocksShared(2.0, "b", [0], 4),
+        BlocksTaken(2.0, "b", [2]),
+        StepScheduled(2.0, 2, {"b": (4, 1)}, 2, 0),
+        TokensSampled(2.5, 2, {}),
+        BlocksFreed(3.0, "b", [0, 2]),
+        RequestPreempted(3.0, 3, "b"),
+        StepScheduled(3.0, 3, {"a": (5, 1)}, 1, 1),
+        TokensSampled(3.5, 3, {"a": [8]}),
+        RequestFinished(3.6, "a", "length", 2),
+        BlocksFreed(3.6, "a", [0, 1]),
+        BlocksTaken(4.0, "b", [1, 0]),
+        StepScheduled(4.0, 4, {"b": (0, 6)}, 1, 0),
+        TokensSampled(4.5, 4, {"b": [9]}),
+        RequestFinished(4.6, "b", "stop", 1),
+        BlocksFreed(4.6, "b", [1, 0]),
+    ]
+
+
+@pytest.fixture
+def good_events() -> Callable[[], list[Event]]:
+    """A function that makes a small trace without faults, new at each call."""
+    return synthetic_trace

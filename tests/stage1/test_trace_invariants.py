@@ -11,13 +11,11 @@ import pytest
 
 from stage1.trace.events import (
     BlocksFreed,
-    BlocksShared,
     BlocksTaken,
     Event,
     EventsLost,
     RequestAdded,
     RequestFinished,
-    RequestPreempted,
     StepScheduled,
     TokensSampled,
     TraceStart,
@@ -25,34 +23,9 @@ from stage1.trace.events import (
 from stage1.trace.invariants import check_trace
 from stage1.trace.reader import Trace
 
+MakeEvents = Callable[[], list[Event]]
+
 START = TraceStart(0.0, 1.7e9, 2, "tiny", 4, 8, 4)
-
-
-def good_events() -> list[Event]:
-    """A (3-token prompt) shares a block with B, B is preempted and comes back, both end."""
-    return [
-        START,
-        RequestAdded(0.1, "a", 5, 2),
-        RequestAdded(0.2, "b", 6, 2),
-        BlocksTaken(1.0, "a", [0, 1]),
-        StepScheduled(1.0, 1, {"a": (0, 5)}, 1, 1),
-        TokensSampled(1.5, 1, {"a": [7]}),
-        BlocksShared(2.0, "b", [0], 4),
-        BlocksTaken(2.0, "b", [2]),
-        StepScheduled(2.0, 2, {"b": (4, 1)}, 2, 0),
-        TokensSampled(2.5, 2, {}),
-        BlocksFreed(3.0, "b", [0, 2]),
-        RequestPreempted(3.0, 3, "b"),
-        StepScheduled(3.0, 3, {"a": (5, 1)}, 1, 1),
-        TokensSampled(3.5, 3, {"a": [8]}),
-        RequestFinished(3.6, "a", "length", 2),
-        BlocksFreed(3.6, "a", [0, 1]),
-        BlocksTaken(4.0, "b", [1, 0]),
-        StepScheduled(4.0, 4, {"b": (0, 6)}, 1, 0),
-        TokensSampled(4.5, 4, {"b": [9]}),
-        RequestFinished(4.6, "b", "stop", 1),
-        BlocksFreed(4.6, "b", [1, 0]),
-    ]
 
 
 def change(index: int, **fields: Any) -> Callable[[list[Event]], None]:
@@ -74,7 +47,7 @@ def insert(index: int, event: Event) -> Callable[[list[Event]], None]:
     return lambda events: events.insert(index, event)
 
 
-def test_a_good_trace_has_no_violation() -> None:
+def test_a_good_trace_has_no_violation(good_events: MakeEvents) -> None:
     assert check_trace(Trace(good_events())) == []
 
 
@@ -114,14 +87,14 @@ def test_a_good_trace_has_no_violation() -> None:
         (insert(5, EventsLost(1.0, 12)), "12 events are missing"),
     ],
 )
-def test_a_planted_fault_is_found(fault: Callable[[list[Event]], None], what: str) -> None:
+def test_a_planted_fault_is_found(fault: Callable[[list[Event]], None], what: str, good_events: MakeEvents) -> None:
     events = good_events()
     fault(events)
     violations = check_trace(Trace(events))
     assert any(re.search(what, violation) for violation in violations), violations
 
 
-def test_a_running_engine_may_hold_blocks() -> None:
+def test_a_running_engine_may_hold_blocks(good_events: MakeEvents) -> None:
     running = Trace(good_events()[:13])
     assert check_trace(running, complete=False) == []
     assert len(check_trace(running)) == 3  # a's blocks, and two requests that have not ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -10,14 +11,10 @@ import pytest
 
 from stage1.trace.events import (
     KINDS,
-    BlocksFreed,
-    BlocksShared,
-    BlocksTaken,
     Event,
     EventsLost,
     RequestAdded,
     RequestFinished,
-    RequestPreempted,
     StepScheduled,
     TokensSampled,
     TraceStart,
@@ -25,37 +22,12 @@ from stage1.trace.events import (
 from stage1.trace.reader import Trace, TraceError, read_trace
 from stage1.trace.sinks import JsonLinesSink
 
+MakeEvents = Callable[[], list[Event]]
+
 START = TraceStart(0.0, 1.7e9, 2, "tiny", 4, 8, 4)
 
 
-def good_events() -> list[Event]:
-    """A (3-token prompt) shares a block with B, B is preempted and comes back, both end."""
-    return [
-        START,
-        RequestAdded(0.1, "a", 5, 2),
-        RequestAdded(0.2, "b", 6, 2),
-        BlocksTaken(1.0, "a", [0, 1]),
-        StepScheduled(1.0, 1, {"a": (0, 5)}, 1, 1),
-        TokensSampled(1.5, 1, {"a": [7]}),
-        BlocksShared(2.0, "b", [0], 4),
-        BlocksTaken(2.0, "b", [2]),
-        StepScheduled(2.0, 2, {"b": (4, 1)}, 2, 0),
-        TokensSampled(2.5, 2, {}),
-        BlocksFreed(3.0, "b", [0, 2]),
-        RequestPreempted(3.0, 3, "b"),
-        StepScheduled(3.0, 3, {"a": (5, 1)}, 1, 1),
-        TokensSampled(3.5, 3, {"a": [8]}),
-        RequestFinished(3.6, "a", "length", 2),
-        BlocksFreed(3.6, "a", [0, 1]),
-        BlocksTaken(4.0, "b", [1, 0]),
-        StepScheduled(4.0, 4, {"b": (0, 6)}, 1, 0),
-        TokensSampled(4.5, 4, {"b": [9]}),
-        RequestFinished(4.6, "b", "stop", 1),
-        BlocksFreed(4.6, "b", [1, 0]),
-    ]
-
-
-def test_every_kind_survives_json_and_starts_with_its_kind() -> None:
+def test_every_kind_survives_json_and_starts_with_its_kind(good_events: MakeEvents) -> None:
     for event in [*good_events(), EventsLost(1.0, 3)]:
         line = msgspec.json.encode(event)
         row = msgspec.json.decode(line)
@@ -63,7 +35,9 @@ def test_every_kind_survives_json_and_starts_with_its_kind() -> None:
         assert msgspec.convert(row, KINDS[row["kind"]]) == event
 
 
-def test_a_file_is_flushed_when_a_request_ends_and_drops_what_comes_after_close(tmp_path: Path) -> None:
+def test_a_file_is_flushed_when_a_request_ends_and_drops_what_comes_after_close(
+    tmp_path: Path, good_events: MakeEvents
+) -> None:
     path, events = tmp_path / "run.jsonl", good_events()
     sink = JsonLinesSink(path)
     ends = [i for i, event in enumerate(events) if isinstance(event, RequestFinished)]
@@ -82,7 +56,9 @@ def test_a_path_that_cannot_be_written_is_named_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_ends_the_trace_and_not_the_engine(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_ends_the_trace_and_not_the_engine(
+    caplog: pytest.LogCaptureFixture, good_events: MakeEvents
+) -> None:
     sink = JsonLinesSink("/dev/full")
     with caplog.at_level(logging.WARNING):
         for event in good_events():
@@ -92,7 +68,7 @@ def test_a_full_disk_ends_the_trace_and_not_the_engine(caplog: pytest.LogCapture
     assert "/dev/full ends here" in caplog.text
 
 
-def test_a_crash_may_cut_the_file_anywhere(tmp_path: Path) -> None:
+def test_a_crash_may_cut_the_file_anywhere(tmp_path: Path, good_events: MakeEvents) -> None:
     path, events = tmp_path / "run.jsonl", good_events()
     lines = [msgspec.json.encode(event) + b"\n" for event in events]
     data = b"".join(lines)
@@ -143,7 +119,7 @@ def test_kinds_of_later_stages_are_kept(tmp_path: Path) -> None:
     assert trace.events == [START, RequestAdded(1.0, "a", 3)]
 
 
-def test_views_of_steps_and_requests() -> None:
+def test_views_of_steps_and_requests(good_events: MakeEvents) -> None:
     trace = Trace(good_events())
     assert trace.start == START
     assert list(trace.steps) == [1, 2, 3, 4]
@@ -158,7 +134,7 @@ def test_views_of_steps_and_requests() -> None:
     assert (b.preempted, b.steps, b.itl) == ([3.0], [2, 4], [])
 
 
-def test_views_of_blocks() -> None:
+def test_views_of_blocks(good_events: MakeEvents) -> None:
     trace = Trace(good_events())
     assert trace.blocks_at(1) == {0: ("a",), 1: ("a",)}
     assert trace.blocks_at(2) == {0: ("a", "b"), 1: ("a",), 2: ("b",)}

@@ -23,11 +23,6 @@ def cache_dir() -> Path:
     return (Path(base).expanduser() if base else Path.home() / ".cache") / "sixfold"
 
 
-def interpreted_triton() -> bool:
-    """Whether Triton kernels run under the interpreter (``TRITON_INTERPRET=1``)."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
 def api_keys() -> tuple[str, ...]:
     """Keys that the server asks for besides ``--api-key``: ``$VLLM_API_KEY``, as vLLM's users know it."""
     key = os.environ.get("VLLM_API_KEY")
