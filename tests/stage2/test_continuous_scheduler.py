@@ -19,6 +19,7 @@ from stage1.trace.reader import Trace
 from stage1.trace.sinks import MemorySink
 from stage1.trace.traced_kv import TracedKV
 from stage1.trace.tracer import Tracer, start_event
+from stage2.block_pool import BlockPool
 from stage2.config import BatchConfig
 from stage2.kv_manager import PagedKVManager
 from stage2.scheduler import ContinuousScheduler
@@ -84,7 +85,7 @@ class Bed:
         self.sink = MemorySink()
         tracer = Tracer([self.sink])
         tracer.start(start_event(2, "fake", block_size, num_blocks, seats))
-        self.kv = TracedKV(PagedKVManager(num_blocks, block_size), tracer)
+        self.kv = TracedKV(PagedKVManager(BlockPool(num_blocks), block_size), tracer)
         self.lifecycle = Lifecycle(self.kv, MAX_LEN, (tracer,))
         limits = BatchConfig(seats, budget, long_prefill)
         self.scheduler = ContinuousScheduler(self.lifecycle, self.kv, limits, queue())

@@ -21,7 +21,7 @@ from stage1.trace.tracer import open_tracer, start_event
 from stage2.config import BatchConfig, CacheConfig, KernelConfig
 from stage2.kv_memory import count_blocks
 from stage2.parts import Parts as Parts
-from stage2.parts import default_parts
+from stage2.parts import with_kernels
 from stage2.profile import run_largest_step
 from stage2.waiting import QUEUES
 
@@ -29,10 +29,10 @@ CONFIGS = (ModelConfig, DeviceConfig, CacheConfig, BatchConfig, KernelConfig, Tr
 SUPPORTED = frozenset({"priority"})  # request features beyond the common ones
 
 
-def build(settings: Settings, parts: Parts | None = None, sinks: Sequence[Sink] = ()) -> EngineCore:
+def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()) -> EngineCore:
     """An engine core for ``settings``; events go to ``sinks`` and to the file that ``--trace`` names.
 
-    ``parts`` that are given are used as they are, otherwise ``--attention-backend`` chooses them.
+    Where ``parts`` leaves a choice, ``--attention-backend`` makes it.
 
     Raises:
         ValueError: the model, the device or the memory does not fit the settings.
@@ -40,7 +40,7 @@ def build(settings: Settings, parts: Parts | None = None, sinks: Sequence[Sink] 
     source = resolve(settings[ModelConfig])
     device = resolve_device(settings[DeviceConfig])
     dtype = resolve_dtype(settings[ModelConfig], device)
-    parts = parts or default_parts(settings[KernelConfig].attention_backend, device)
+    parts = with_kernels(parts, settings[KernelConfig].attention_backend, device)
     batch, block_size = settings[BatchConfig], settings[CacheConfig].block_size
     model = load_model(source, parts.ops(), dtype, device, settings[ModelConfig].seed, cache_bytes=0)
     processors = parts.processors(source.shape.vocab_size, device)
@@ -57,7 +57,8 @@ def build(settings: Settings, parts: Parts | None = None, sinks: Sequence[Sink] 
 
     start = start_event(2, source.name, block_size, num_blocks, batch.max_num_seqs)
     tracer = open_tracer(settings[TraceConfig].trace, sinks, start)
-    kv = TracedKV(parts.kv_manager(num_blocks, block_size), tracer)
+    kv = TracedKV(parts.kv_manager(parts.block_pool(num_blocks), block_size), tracer)
     lifecycle = Lifecycle(kv, source.max_model_len, (tracer,))
-    scheduler = parts.scheduler(lifecycle, kv, batch, QUEUES[batch.scheduling_policy]())
+    queue = QUEUES[batch.scheduling_policy]()
+    scheduler = parts.scheduler(lifecycle, kv, batch, queue, parts.chunk, parts.preemption)
     return parts.core(scheduler, executor, tracer.close)

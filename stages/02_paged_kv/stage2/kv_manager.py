@@ -19,10 +19,10 @@ NO_HIT = Hit()
 class PagedKVManager:
     """``KVCacheManager`` over a pool of blocks of ``block_size`` tokens."""
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
-        self.num_blocks = num_blocks
+    def __init__(self, pool: BlockPool, block_size: int) -> None:
+        self.num_blocks = pool.num_blocks
         self.block_size = block_size
-        self._pool = BlockPool(num_blocks)
+        self._pool = pool
         self._blocks: dict[str, list[int]] = {}
 
     @property

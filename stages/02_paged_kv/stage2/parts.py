@@ -6,7 +6,8 @@ vLLM: ``vllm/platforms/cuda.py`` (``get_attn_backend_cls``) makes the same choic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -24,16 +25,21 @@ from stage1.interfaces import (
     Scheduler,
 )
 from stage1.kv_cache import KVCache
-from stage1.lifecycle import Lifecycle
 from stage1.logits_processors import default_processors
 from stage1.model.ops import TorchOps
 from stage1.model.rope import apply_rope
 from stage1.runner import ModelRunner
 from stage1.sampler import TorchSampler
-from stage2.config import BatchConfig
+from stage2.block_pool import BlockPool
+from stage2.chunking import chunk
 from stage2.kv_manager import PagedKVManager
+from stage2.preemption import Preemption
 from stage2.scheduler import ContinuousScheduler
+from stage2.slots import slot_mapping
 from stage2.waiting import WaitingQueue
+
+
+SlotMapping = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,19 +51,32 @@ class Parts:
     attention: Callable[[KVCache, torch.Tensor, torch.Tensor, Rotate], AttentionBackend] = TorchAttention
     processors: Callable[[int, torch.device], Sequence[LogitsProcessor]] = default_processors
     sampler: Callable[[Sequence[LogitsProcessor]], Sampler] = TorchSampler
-    kv_manager: Callable[[int, int], KVCacheManager] = PagedKVManager
-    scheduler: Callable[[Lifecycle, KVCacheManager, BatchConfig, WaitingQueue], Scheduler] = ContinuousScheduler
+    slots: SlotMapping = slot_mapping
+    attend_kernel: Any = None  # None = the stage's own kernel, which is imported only where kernels run
+    merge_kernel: Any = None
+    block_pool: Callable[[int], BlockPool] = BlockPool
+    kv_manager: Callable[[BlockPool, int], KVCacheManager] = PagedKVManager
+    chunk: Callable[[int, int, int], int] = chunk
+    preemption: Callable[[KVCacheManager, WaitingQueue], Preemption] = Preemption
+    scheduler: Callable[..., Scheduler] = ContinuousScheduler
     runner: Callable[..., Runner] = ModelRunner
     executor: Callable[[Runner], Executor] = UniprocExecutor
     core: Callable[[Scheduler, Executor, Callable[[], None]], EngineCore] = EngineCore
 
 
-def default_parts(backend: str, device: torch.device) -> Parts:
-    """The plain parts, or with ``backend`` triton (auto: on a GPU) those with kernels."""
+def with_kernels(parts: Parts, backend: str, device: torch.device) -> Parts:
+    """``parts`` with Triton kernels in place of the plain ones, where ``backend`` (auto: a GPU) asks for them.
+
+    A part that was replaced stays as it is; a replaced rotation or slot mapping keeps the plain code that calls it.
+    """
     if backend == "torch" or (backend == "auto" and device.type == "cpu"):
-        return Parts()
+        return parts
     # Imported when wanted: Triton takes half a second, and not every machine has it.
     from stage2.attention import TritonAttention
     from stage2.ops import TritonOps
 
-    return Parts(ops=TritonOps, attention=TritonAttention)
+    if parts.ops is TorchOps:
+        parts = replace(parts, ops=TritonOps)
+    if parts.attention is TorchAttention and parts.rotate is apply_rope:
+        parts = replace(parts, attention=TritonAttention)
+    return parts

@@ -19,7 +19,7 @@ vLLM: ``v1/core/sched/scheduler.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stage1.interfaces import KVCacheManager
 from stage1.lifecycle import Lifecycle
@@ -33,22 +33,33 @@ from stage1.records import (
     StepStats,
 )
 from stage1.request import Request, Status
+from stage2.chunking import chunk
 from stage2.config import BatchConfig
+from stage2.preemption import Preemption
 from stage2.waiting import WaitingQueue
 
 
 class ContinuousScheduler:
     """``Scheduler`` with chunked prefill and preemption by recompute."""
 
-    def __init__(self, lifecycle: Lifecycle, kv: KVCacheManager, limits: BatchConfig, waiting: WaitingQueue) -> None:
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        kv: KVCacheManager,
+        limits: BatchConfig,
+        waiting: WaitingQueue,
+        chunk: Callable[[int, int, int], int] = chunk,
+        preemption: Callable[[KVCacheManager, WaitingQueue], Preemption] = Preemption,
+    ) -> None:
         self._lifecycle = lifecycle
         self._kv = kv
         self._limits = limits
         self._waiting = waiting
+        self._chunk = chunk
+        self._preemption = preemption(kv, waiting)
         self._running: list[Request] = []
         self._step = 0
         self._scheduled_tokens = 0
-        self._preemptions = 0
 
     @property
     def has_work(self) -> bool:
@@ -98,7 +109,7 @@ class ContinuousScheduler:
             num_waiting=len(self._lifecycle.requests) - len(self._running),
             scheduled_tokens=self._scheduled_tokens,
             kv_usage=self._kv.usage,
-            preemptions=self._preemptions,
+            preemptions=self._preemption.num_preemptions,
         )
 
     # --- below: the two halves of a step -------------------------------------------------------------
@@ -167,8 +178,7 @@ class ContinuousScheduler:
 
     def _share(self, req: Request, budget: int) -> int:
         """How much of its gap ``req`` closes in this step."""
-        limit = min(budget, self._limits.long_prefill_token_threshold or budget)
-        return min(req.num_tokens_to_compute, limit)
+        return self._chunk(req.num_tokens_to_compute, budget, self._limits.long_prefill_token_threshold)
 
     def _count(self, plan: SchedulerOutput, req: Request, num_tokens: int) -> None:
         """What is scheduled counts as computed at once; a closed gap samples a token."""
@@ -177,35 +187,14 @@ class ContinuousScheduler:
         if req.num_computed_tokens == req.num_tokens + req.num_in_flight:
             req.num_in_flight += 1
 
-    # --- below: giving way ----------------------------------------------------------------------------
+    # --- below: when the blocks run out ---------------------------------------------------------------
 
     def _give_way(self, req: Request, plan: SchedulerOutput) -> int:
         """Preempt someone so that ``req`` may go on; returns the budget that this gives back."""
-        if len(self._running) == 1:
-            self._refuse(req)
-            return 0
-        victim = self._waiting.worst(self._running)
-        returned = self._unplan(victim, plan)
-        self._running.remove(victim)
-        self._kv.free(victim)
-        victim.num_computed_tokens = 0
-        victim.num_preemptions += 1
-        victim.status = Status.PREEMPTED
-        self._preemptions += 1
-        self._waiting.put_back(victim)
-        plan.preempted.append(victim.req_id)
-        return returned
-
-    def _unplan(self, victim: Request, plan: SchedulerOutput) -> int:
-        """Take ``victim`` out of this step's plan, if it is in it; returns its tokens."""
-        num_tokens = plan.num_scheduled.pop(victim.req_id, 0)
-        if num_tokens:
-            place = plan.cached.req_ids.index(victim.req_id)
-            del plan.cached.req_ids[place], plan.cached.num_computed[place]
-            plan.cached.new_block_ids.pop(victim.req_id, None)
-            if victim.num_computed_tokens == victim.num_tokens:
-                victim.num_in_flight -= 1
-        return num_tokens
+        if len(self._running) > 1:
+            return self._preemption.make_room(self._running, plan)
+        self._refuse(req)
+        return 0
 
     def _refuse(self, req: Request) -> None:
         """The whole cache is too small for ``req``: end it, or the queue would stand for ever."""
