@@ -38,7 +38,6 @@ from stage2.scheduler import ContinuousScheduler
 from stage2.slots import slot_mapping
 from stage2.waiting import WaitingQueue
 
-
 SlotMapping = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
