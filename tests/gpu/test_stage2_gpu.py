@@ -1,11 +1,18 @@
-"""Stage 2 on a CUDA GPU: compiled kernels in the engine, and the memory that the cache takes."""
+"""Stage 2 on a CUDA GPU: compiled kernels and captured graphs in the engine, and the memory that the cache takes."""
+
+import logging
+from dataclasses import replace
 
 import pytest
 import torch
 
 from stage1 import llm as stage1_llm
 from stage1.params import SamplingParams
+from stage2 import graphs
+from stage2.graphs import StepGraphs
+from stage2.kernels.step_inputs import TritonInputs
 from stage2.llm import LLM
+from stage2.parts import Parts
 
 pytestmark = pytest.mark.gpu
 
@@ -31,6 +38,7 @@ def tokens(outputs) -> list[list[int]]:
         {"num_gpu_blocks_override": 64},
         {"num_gpu_blocks_override": 16, "max_num_batched_tokens": 48, "max_num_seqs": 4},
         {"num_gpu_blocks_override": 64, "block_size": 64, "max_num_batched_tokens": 33, "max_num_seqs": 6},
+        {"num_gpu_blocks_override": 64, "enforce_eager": True},
     ],
 )
 def test_compiled_kernels_give_the_plain_engines_tokens(settings) -> None:
@@ -39,6 +47,90 @@ def test_compiled_kernels_give_the_plain_engines_tokens(settings) -> None:
     with LLM(**{**TINY, **settings}) as llm:
         assert llm.core.executor._runner._attention.__class__.__name__ == "TritonAttention"
         assert tokens(llm.generate(PROMPTS, PARAMS)) == expected
+        assert tokens(llm.generate(PROMPTS[2:4], PARAMS[:2])) == tokens(llm.generate(PROMPTS[2:4], PARAMS[:2]))
+
+
+@pytest.fixture
+def replays(monkeypatch) -> list:
+    """The sizes of the graphs that are replayed."""
+    seen = []
+    find = StepGraphs.find
+
+    def spy(self, *size):
+        graph = find(self, *size)
+        seen.append(None if graph is None else graph.size)
+        return graph
+
+    monkeypatch.setattr(StepGraphs, "find", spy)
+    return seen
+
+
+class Poisoned(TritonInputs):
+    """Fills every input with other numbers first, inside a captured graph too: a stale row would be seen."""
+
+    def fill(self, batch) -> None:
+        for tensor in (batch.input_ids, batch.positions, batch.query_start, batch.seq_lens, batch.single_lens):
+            tensor.fill_(3)
+        for tensor in (batch.slot_mapping, batch.logits_rows, batch.draws, batch.draw_positions, batch.seeds):
+            tensor.fill_(5)
+        batch.block_table.fill_(1)
+        batch.temperature.fill_(7.0)
+        super().fill(batch)
+
+
+def test_no_stale_input_is_read(replays) -> None:
+    settings = {**TINY, "num_gpu_blocks_override": 64, "max_num_batched_tokens": 64, "max_num_seqs": 8}
+    with LLM(**settings) as llm:
+        expected = tokens(llm.generate(PROMPTS, PARAMS))
+    with LLM(**settings, parts=replace(Parts(), inputs=Poisoned)) as llm:
+        assert tokens(llm.generate(PROMPTS, PARAMS)) == expected
+    sizes = {size for size in replays if size is not None}
+    assert any(size.num_chunks for size in sizes), "mixed steps were replayed"
+    assert any(not size.num_chunks for size in sizes), "decode steps were replayed"
+
+
+def test_plain_requests_are_drawn_inside_the_graph_and_others_behind_it(replays) -> None:
+    with LLM(**TINY, num_gpu_blocks_override=64) as llm:
+        sampler = llm.core.executor._runner._sampler
+        calls = []
+        draw = sampler.sample
+        sampler.sample = lambda logits, batch: calls.append(len(batch.states)) or draw(logits, batch)
+        llm.generate(PROMPTS[:2], PARAMS[:2])
+        assert calls == [], "both are greedy or have only a temperature"
+        llm.generate(PROMPTS[:3], PARAMS[:3])
+        assert calls, "top-k is not in the graph"
+    assert None not in replays
+
+
+def test_out_of_memory_at_capture_leaves_out_the_sizes_that_do_not_fit(monkeypatch, caplog) -> None:
+    capture = graphs._capture
+
+    def small_ones_only(size, *args):
+        if size.num_tokens > 4:
+            raise torch.OutOfMemoryError
+        return capture(size, *args)
+
+    monkeypatch.setattr(graphs, "_capture", small_ones_only)
+    with stage1_llm.LLM(**TINY) as plain:
+        expected = tokens(plain.generate(PROMPTS, PARAMS))
+    with caplog.at_level(logging.WARNING), LLM(**TINY, num_gpu_blocks_override=64, max_num_seqs=16) as llm:
+        assert tokens(llm.generate(PROMPTS, PARAMS)) == expected
+        captured = llm.core.executor._runner._graphs._decode
+        assert [graph.size.num_reqs for graph in captured] == [1, 2, 4]
+    assert "graphs are left out" in caplog.text
+
+
+def test_not_a_number_ends_that_request_alone() -> None:
+    with LLM(**TINY, num_gpu_blocks_override=64, enforce_eager=True) as llm:
+        good = tokens(llm.generate(PROMPTS[:1], PARAMS[:1]))
+        embedding = llm.core.executor._runner._model.embed_tokens
+        broken = embedding.weight.clone()  # the projection to logits keeps the weights that it shared
+        broken[255] = torch.nan
+        embedding.weight = torch.nn.Parameter(broken, requires_grad=False)
+        llm.core.executor.call("capture_graphs")
+        outputs = llm.generate([PROMPTS[0], {"prompt_token_ids": [1, 255, 2]}], PARAMS[:2])
+    assert outputs[0].outputs[0].token_ids == good[0]
+    assert outputs[1].outputs[0].finish_reason == "error"
 
 
 def test_the_real_model_counts_in_bfloat16() -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from stage2.kernels.prefill_attention import PrefillTile, bound_query_tiles, choose_tile, paged_prefill
+from stage2.kernels.prefill_attention import paged_prefill
+from stage2.kernels.prefill_tiles import PrefillTile, bound_query_tiles, choose_tile
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}

@@ -14,9 +14,9 @@ import torch
 
 from stage1.batch import ForwardBatch, RowState, Sampled
 from stage1.interfaces import AttentionBackend, LogitsProcessor, RunnerHook, Sampler
-from stage1.logprobs import alternatives, prompt_logprobs
 from stage1.model.transformer import Transformer
-from stage1.records import ModelRunnerOutput, PromptLogprobs, SchedulerOutput
+from stage1.records import ModelRunnerOutput, SchedulerOutput
+from stage1.results import add_logprobs, prompt_rows
 from stage1.transfer import to_device
 
 BAD_LOGITS = "the model gave no usable logits for this request (not a number, or no token is allowed)"
@@ -60,7 +60,7 @@ class ModelRunner:
         logits = self._model.logits(hidden[batch.logits_rows])  # [L, vocab]
         sampled = self._sampler.sample(logits, batch)
         out = self._to_lists(batch, sampled)
-        self._add_prompt_logprobs(batch, hidden, out)
+        out.prompt_logprobs = prompt_rows(batch, hidden, self._model)
         self._advance(plan, out)
         for hook in self._hooks:
             hook.after_forward(plan, batch, out)
@@ -135,35 +135,8 @@ class ModelRunner:
         for state, row in zip(batch.states, packed, strict=True):
             if row[-1] and row[-2]:
                 out.failed[state.req_id] = BAD_LOGITS
-        if sampled.logprobs is not None:
-            vocab = self._model.shape.vocab_size
-            wanted = [
-                alternatives(state.params.logprobs, vocab) if samples else None
-                for state, samples in zip(batch.states, batch.samples, strict=True)
-            ]
-            rows = sampled.logprobs.to_rows(wanted)
-            out.logprobs = {req_id: row for req_id, row in zip(req_ids, rows, strict=True) if row is not None}
+        add_logprobs(out, batch, sampled, self._model.shape.vocab_size)
         return out
-
-    def _add_prompt_logprobs(self, batch: ForwardBatch, hidden: torch.Tensor, out: ModelRunnerOutput) -> None:
-        """How likely each prompt token of this step was, given those before it."""
-        asking = [(i, s) for i, s in enumerate(batch.states) if s.params.prompt_logprobs is not None]
-        if not asking:
-            return
-        starts = batch.query_start.tolist()
-        for i, state in asking:
-            first = state.num_computed + 1  # a token's row of logits is the one before it
-            last = min(first + starts[i + 1] - starts[i], state.num_prompt_tokens)
-            if first >= last:
-                continue
-            next_ids = to_device(state.token_ids[first:last], torch.int64, self._device)
-            rows = prompt_logprobs(
-                hidden[starts[i] : starts[i] + last - first],
-                next_ids,
-                alternatives(state.params.prompt_logprobs, self._model.shape.vocab_size) or 0,
-                self._model.logits,
-            )
-            out.prompt_logprobs[state.req_id] = PromptLogprobs(first, rows)
 
     def _advance(self, plan: SchedulerOutput, out: ModelRunnerOutput) -> None:
         """Remember what was computed and sampled."""

@@ -5,7 +5,10 @@ Owns the order of the launches and the choice between them. Does not know reques
 
     rope_and_store   qkv → rotated queries; keys and values into their slots
     paged_decode     one query a request: split over the keys, so that a few long requests fill the GPU
-    paged_prefill    any number of queries a request, chunks and decodes in one batch
+    paged_prefill    any number of queries a request: chunks of prompts
+
+A mixed batch takes both, each for its own requests. Who has one token and who has more is read on the device, so that
+the launches of a captured graph fit any division.
 
 vLLM: ``v1/attention/backends/triton_attn.py``.
 """
@@ -19,20 +22,31 @@ from stage1.batch import ForwardBatch
 from stage1.kv_cache import KVCache
 from stage1.model.layers import Attention
 from stage1.model.rope import apply_rope
-from stage2.kernels.decode_attention import choose_splits, paged_decode
+from stage2.inputs import StepBatch
+from stage2.kernels.decode_attention import OWN, DecodeKernels, choose_splits, paged_decode, paged_verify
 from stage2.kernels.prefill_attention import paged_prefill
+from stage2.kernels.prefill_tiles import bound_query_tiles, choose_tile
 from stage2.kernels.rope_store import rope_and_store
 
+MAX_SPLIT_TOKENS = 512
 INTERPRETED_SMS = 4  # what the interpreter pretends to have
 
 
 class TritonAttention:
     """``AttentionBackend`` in Triton. The rotation is fused into the store, so a replaced ``rotate`` is refused."""
 
-    def __init__(self, kv_cache: KVCache, cos: torch.Tensor, sin: torch.Tensor, rotate: Rotate = apply_rope) -> None:
+    def __init__(
+        self,
+        kv_cache: KVCache,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        rotate: Rotate = apply_rope,
+        kernels: DecodeKernels = OWN,
+    ) -> None:
         if rotate is not apply_rope:
             raise ValueError("the Triton backend rotates inside a kernel: your own needs --attention-backend torch")
         self._kv_cache = kv_cache
+        self._kernels = kernels
         self._cos, self._sin = cos, sin  # [max_model_len, dim / 2] float32
         self._num_sms = INTERPRETED_SMS
         if cos.device.type == "cuda":
@@ -43,6 +57,7 @@ class TritonAttention:
 
     def attend(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
         """One layer's attention. ``qkv`` [T, (q + 2 kv heads) * dim] → [T, q heads * dim]."""
+        assert isinstance(batch, StepBatch)
         heads, kv_heads, dim = layer.num_heads, layer.num_kv_heads, layer.head_dim
         keys, values = self._kv_cache.layers[layer.index]  # [num_blocks, block_size, kv heads, dim]
         q = torch.empty(qkv.shape[0], heads, dim, dtype=qkv.dtype, device=qkv.device)
@@ -51,16 +66,37 @@ class TritonAttention:
             layer.q_norm, layer.k_norm, layer.eps, heads, kv_heads,
         )  # fmt: skip
         out = torch.empty_like(q)
-        scale = dim**-0.5
-        if batch.max_query_len == 1:
-            splits = choose_splits(batch.num_reqs, kv_heads, self._num_sms)
-            paged_decode(q, keys, values, batch.block_table, batch.seq_lens, out, num_splits=splits, scale=scale)
-        else:
-            paged_prefill(q, keys, values, batch.block_table, batch.query_start, batch.seq_lens, out, scale=scale)
+        # Room for partial results is a matter of tokens: where they are many, the decodes among them are not cut.
+        is_small = batch.num_tokens <= MAX_SPLIT_TOKENS
+        splits = choose_splits(max(batch.num_singles, 1), kv_heads, self._num_sms) if is_small else 1
+        pages = (q, keys, values, batch.block_table)
+        common = {"num_splits": splits, "scale": dim**-0.5, "kernels": self._kernels}
+        if batch.num_chunks == 0:
+            paged_decode(*pages, batch.seq_lens, out, **common)
+            return out.flatten(1)
+        if batch.num_singles:
+            paged_verify(*pages, batch.single_lens, batch.query_start, out, max_query_len=1, **common)
+        self._attend_chunks(q, keys, values, out, batch)
         return out.flatten(1)
 
-    def capture_buffers(self, max_reqs: int) -> None:
-        """Nothing: the kernels' inputs are the batch's own tensors."""
+    def _attend_chunks(
+        self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, out: torch.Tensor, batch: StepBatch
+    ) -> None:
+        """Requests with more than one token, behind the others: their rows of ``out`` are overwritten."""
+        heads, dim = q.shape[1:]
+        group = heads // keys.shape[2]
+        tile = choose_tile(batch.num_tokens, batch.num_chunks, group, dim, q.dtype)
+        paged_prefill(
+            *(q, keys, values, batch.block_table, batch.query_start, batch.seq_lens, out),
+            scale=dim**-0.5,
+            max_query_tiles=bound_query_tiles(batch.num_tokens, batch.num_chunks, group, tile),
+            min_queries=2,
+            tile=tile,
+        )
+
+    def capture_buffers(self, max_reqs: int) -> tuple[()]:
+        """Everything can be captured and nothing need be kept: the kernels read the batch's own tensors."""
+        return ()
 
     def refresh(self, batch: ForwardBatch) -> None:
         """Nothing is kept between steps."""

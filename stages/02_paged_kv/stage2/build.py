@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from stage1.config import DeviceConfig, ModelConfig, Settings, TraceConfig
 from stage1.core import EngineCore
-from stage1.interfaces import Runner
 from stage1.kv_cache import KVCache
 from stage1.lifecycle import Lifecycle
 from stage1.model.load import load_model
@@ -22,7 +21,8 @@ from stage2.config import BatchConfig, CacheConfig, KernelConfig
 from stage2.kv_memory import count_blocks
 from stage2.parts import Parts as Parts
 from stage2.parts import with_kernels
-from stage2.profile import run_largest_step
+from stage2.profile import ProfileRun
+from stage2.runner import PagedRunner, StepLimits
 from stage2.waiting import QUEUES
 
 CONFIGS = (ModelConfig, DeviceConfig, CacheConfig, BatchConfig, KernelConfig, TraceConfig)
@@ -42,18 +42,23 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
     dtype = resolve_dtype(settings[ModelConfig], device)
     parts = with_kernels(parts, settings[KernelConfig].attention_backend, device)
     batch, block_size = settings[BatchConfig], settings[CacheConfig].block_size
+    limits = StepLimits(batch.max_num_seqs, batch.max_num_batched_tokens, source.max_model_len, block_size)
     model = load_model(source, parts.ops(), dtype, device, settings[ModelConfig].seed, cache_bytes=0)
     processors = parts.processors(source.shape.vocab_size, device)
     tables = rope_tables(source.shape, source.max_model_len, device)
 
-    def make_runner(num_blocks: int) -> Runner:
+    def make_runner(num_blocks: int) -> PagedRunner:
         kv_cache = KVCache(source.shape, num_blocks, block_size, dtype, device)
         attention = parts.attention(kv_cache, *tables, parts.rotate)
-        return parts.runner(model, attention, parts.sampler(processors), processors, block_size, device)
+        sampler = parts.sampler(processors)
+        return parts.runner(model, attention, sampler, processors, limits, device, parts.inputs, parts.slots)
 
-    largest = run_largest_step(make_runner, batch, source.max_model_len, block_size)
-    num_blocks = count_blocks(settings[CacheConfig], source.shape, dtype, device, source.max_model_len, largest)
+    captures = not settings[KernelConfig].enforce_eager
+    profile = ProfileRun(make_runner, limits, captures)
+    num_blocks = count_blocks(settings[CacheConfig], source.shape, dtype, device, source.max_model_len, profile)
     executor = parts.executor(make_runner(num_blocks))
+    if captures:
+        executor.call("capture_graphs")
 
     start = start_event(2, source.name, block_size, num_blocks, batch.max_num_seqs)
     tracer = open_tracer(settings[TraceConfig].trace, sinks, start)

@@ -55,3 +55,4 @@ class KernelConfig:
     attention_backend: Literal["auto", "torch", "triton"] = setting(
         "auto", "auto = triton on a GPU, torch on a CPU, where triton needs TRITON_INTERPRET=1"
     )
+    enforce_eager: bool = setting(False, "launch every kernel by itself, without CUDA graphs")

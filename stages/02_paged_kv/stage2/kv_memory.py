@@ -1,8 +1,8 @@
 """How many blocks the KV cache gets.
 
 Owns the arithmetic. On a GPU the share that ``gpu_memory_utilization`` allows must hold weights, the activations of the
-largest step, and the cache; the first two are measured, the cache gets the rest. On a CPU the pages of the cache are
-committed when they are touched, so a fixed size does, unless a setting names another.
+largest step, the CUDA graphs and the cache; the first three are measured, the cache gets the rest. On a CPU the pages
+of the cache are committed when they are touched, so a fixed size does, unless a setting names another.
 
 vLLM: ``v1/core/kv_cache_utils.py`` (``get_kv_cache_config``), ``v1/worker/gpu_worker.py``
 (``determine_available_memory``).
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
 
 import torch
 
 from stage1.model.shape import ModelShape
 from stage2.config import CacheConfig
+from stage2.profile import ProfileRun
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ def count_blocks(
     dtype: torch.dtype,
     device: torch.device,
     max_model_len: int,
-    run_largest_step: Callable[[], None],
+    profile: ProfileRun,
 ) -> int:
     """Blocks of the cache.
 
     Args:
-        run_largest_step: computes the largest step that the settings allow; its peak memory is measured on a GPU.
+        profile: what is measured on a GPU, and not run elsewhere.
 
     Raises:
         ValueError: the cache cannot hold one request of ``max_model_len``, or no memory is left for it.
@@ -56,7 +56,7 @@ def count_blocks(
     elif device.type == "cpu":
         room = CPU_CACHE_BYTES
     else:
-        room = _gpu_room(config, device, run_largest_step)
+        room = _gpu_room(config, device, profile)
     blocks = room // block_bytes
     if blocks < needed:
         raise ValueError(
@@ -67,8 +67,8 @@ def count_blocks(
     return blocks
 
 
-def _gpu_room(config: CacheConfig, device: torch.device, run_largest_step: Callable[[], None]) -> int:
-    """Bytes that the utilisation leaves beside what is in use and what the largest step adds."""
+def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun) -> int:
+    """Bytes that the utilisation leaves beside what is in use and what a step and the graphs add."""
     gc.collect()  # an engine that was just shut down may still hold its cache in a cycle
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
@@ -81,8 +81,21 @@ def _gpu_room(config: CacheConfig, device: torch.device, run_largest_step: Calla
             f"{config.gpu_memory_utilization} allows {allowed / GIB:.2f} GiB: end other programs, or raise it"
         )
     torch.cuda.reset_peak_memory_stats(device)
-    run_largest_step()
-    torch.cuda.synchronize(device)
+    try:
+        runner = profile.run()
+        torch.cuda.synchronize(device)
+    except torch.OutOfMemoryError as error:
+        raise ValueError(
+            f"the GPU has {free / GIB:.2f} GiB free beside the weights, too little for the largest step: lower "
+            "--max-num-batched-tokens"
+        ) from error
     peak = torch.cuda.max_memory_allocated(device)
     torch.cuda.empty_cache()
-    return allowed - others - peak
+    reserved = torch.cuda.memory_reserved(device)
+    profile.capture(runner)
+    pools = torch.cuda.memory_reserved(device) - reserved
+    free = torch.cuda.mem_get_info(device)[0]
+    outside = total - free - torch.cuda.memory_reserved(device)  # other programs, the context, the graphs' launches
+    del runner
+    torch.cuda.empty_cache()
+    return allowed - outside - peak - pools

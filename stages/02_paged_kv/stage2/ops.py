@@ -2,8 +2,9 @@
 
 Owns the choice of kernel for each operation of the socket. Does not know layers, caches or ranks.
 
-A layer's two norms and its activation are one launch each, three instead of twenty; matrix products stay with the
-vendor's library. ``stage1.model.ops.TorchOps`` is the plain version.
+A layer's two norms and its activation are one launch each, three instead of twenty. Matrix products stay with the
+vendor's library, but for one token, and for a few tokens and large weights: those are bound by reading the weights, and
+kernels of their own come nearer to the memory's bandwidth. ``stage1.model.ops.TorchOps`` is the plain version.
 
 vLLM: ``vllm/model_executor/layers/layernorm.py``, ``activation.py``, ``linear.py``.
 """
@@ -14,7 +15,12 @@ import torch
 import torch.nn.functional as F
 
 from stage2.kernels.activation import silu_and_mul
+from stage2.kernels.matvec import matvec
 from stage2.kernels.norm import add_rms_norm
+from stage2.kernels.skinny_matmul import skinny_matmul
+
+FEW_TOKENS = 16
+LARGE = 2048  # rows and columns: a smaller matrix makes too few programs
 
 
 class TritonOps:
@@ -35,4 +41,9 @@ class TritonOps:
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """[T, in] × [out, in]ᵀ (+ [out]) → [T, out]."""
+        num_tokens = x.shape[0]
+        if num_tokens == 1 and x.is_cuda:
+            return matvec(x, weight, bias)
+        if 1 < num_tokens <= FEW_TOKENS and min(weight.shape) >= LARGE and x.is_cuda and x.dtype.itemsize == 2:
+            return skinny_matmul(x, weight, bias)
         return F.linear(x, weight, bias)

@@ -1,4 +1,4 @@
-"""The largest step that the settings allow, run once to see what it needs.
+"""A runner that is made only to be measured: the largest step that the settings allow, and the graphs.
 
 Owns the shape of that step. Does not measure: ``kv_memory`` does.
 
@@ -9,30 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stage1.interfaces import Runner
 from stage1.params import SamplingParams
 from stage1.records import CachedRequests, NewRequestData, SchedulerOutput
-from stage2.config import BatchConfig
+from stage2.runner import PagedRunner, StepLimits
 
 
-def run_largest_step(
-    make_runner: Callable[[int], Runner], batch: BatchConfig, max_model_len: int, block_size: int
-) -> Callable[[], None]:
-    """A function that computes ``max_num_batched_tokens`` tokens in as few prompts as hold them, sampling for each."""
+class ProfileRun:
+    """Makes a runner with a small cache when it is first needed.
 
-    def run() -> None:
-        lengths: list[int] = []
-        left = batch.max_num_batched_tokens
-        while left > 0 and len(lengths) < batch.max_num_seqs:
-            lengths.append(min(left, max_model_len - 1))
+    Args:
+        make_runner: from a number of blocks to a runner.
+        limits: of the largest step.
+        captures: whether the engine will capture graphs.
+    """
+
+    def __init__(self, make_runner: Callable[[int], PagedRunner], limits: StepLimits, captures: bool) -> None:
+        self._make_runner = make_runner
+        self._limits = limits
+        self._captures = captures
+
+    def run(self) -> PagedRunner:
+        """Compute ``max_tokens`` tokens in as few prompts as hold them, drawing for each; returns the runner.
+
+        One prompt is a single token, so that the kernels of decodes beside prompts are compiled too.
+        """
+        limits = self._limits
+        lengths = [1] if limits.max_reqs > 1 else []
+        left = limits.max_tokens - len(lengths)
+        while left > 0 and len(lengths) < limits.max_reqs:
+            lengths.append(min(left, limits.max_model_len - 1))
             left -= lengths[-1]
-        needed = [-(-length // block_size) for length in lengths]
+        needed = [-(-length // limits.block_size) for length in lengths]
         params = SamplingParams(temperature=1.0, top_p=0.9, seed=0, max_tokens=1)
         new, first = [], 0
         for i, (length, blocks) in enumerate(zip(lengths, needed, strict=True)):
             new.append(NewRequestData(str(i), [0] * length, [], params, list(range(first, first + blocks)), 0))
             first += blocks
         scheduled = {str(i): length for i, length in enumerate(lengths)}
-        make_runner(sum(needed)).execute(SchedulerOutput(0, new, CachedRequests(), scheduled))
+        runner = self._make_runner(sum(needed))
+        runner.execute(SchedulerOutput(0, new, CachedRequests(), scheduled))
+        return runner
 
-    return run
+    def capture(self, runner: PagedRunner) -> None:
+        """What will be captured, on ``runner``."""
+        if self._captures:
+            runner.capture_graphs()

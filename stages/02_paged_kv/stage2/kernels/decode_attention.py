@@ -17,18 +17,30 @@ vLLM: ``v1/attention/backends/triton_attn.py``, ``v1/attention/backends/flash_at
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 import triton
 
-from stage2.kernels.merge_splits import merge_splits
+from stage2.kernels.merge_splits import merge_kernel, merge_splits
 from stage2.kernels.split_attention import attend_kernel
 
 MAX_HEAD_DIM = 256
 MAX_QUERY_LEN = 8
 MAX_SPLITS = 64
-PROGRAMS_PER_SM = 4
+PROGRAMS_PER_SM = 8
+
+
+@dataclass(frozen=True)
+class DecodeKernels:
+    """The two kernels of a launch; others with the same parameters can take their place."""
+
+    attend: Any = attend_kernel
+    merge: Any = merge_kernel
+
+
+OWN = DecodeKernels()
 
 
 class Tiling(NamedTuple):
@@ -42,7 +54,7 @@ class Tiling(NamedTuple):
 # By padded head size and bytes of an element. (128, 2) was the best or near it on an H200; 4 bytes are for tests.
 TILINGS = {
     (64, 2): Tiling(64, 2, 4),
-    (128, 2): Tiling(64, 2, 3),
+    (128, 2): Tiling(64, 2, 4),
     (256, 2): Tiling(64, 4, 2),
     (64, 4): Tiling(64, 4, 2),
     (128, 4): Tiling(32, 4, 2),
@@ -78,6 +90,7 @@ def paged_decode(
     num_splits: int,
     scale: float,
     workspace: torch.Tensor | None = None,
+    kernels: DecodeKernels = OWN,
 ) -> torch.Tensor:
     """Attention of one query token a request. No host synchronisation; may be captured.
 
@@ -92,6 +105,7 @@ def paged_decode(
         scale: factor on q · k.
         workspace: float32, at least ``workspace_size`` elements, contents irrelevant; made when None. Launches on one
             stream may share it.
+        kernels: what is launched.
 
     Returns:
         ``out``.
@@ -99,8 +113,15 @@ def paged_decode(
     Raises:
         ValueError: shapes, dtypes or strides do not fit each other.
     """
-    args = (q, k_cache, v_cache, block_table, seq_lens, out)
-    return _launch(*args, query_start=None, max_query_len=1, num_splits=num_splits, scale=scale, workspace=workspace)
+    return _launch(
+        *(q, k_cache, v_cache, block_table, seq_lens, out),
+        query_start=None,
+        max_query_len=1,
+        num_splits=num_splits,
+        scale=scale,
+        workspace=workspace,
+        kernels=kernels,
+    )
 
 
 def paged_verify(
@@ -116,6 +137,7 @@ def paged_verify(
     num_splits: int,
     scale: float,
     workspace: torch.Tensor | None = None,
+    kernels: DecodeKernels = OWN,
 ) -> torch.Tensor:
     """Attention of the last few tokens of each request: those of a step that verifies drafts.
 
@@ -135,6 +157,7 @@ def paged_verify(
         num_splits=num_splits,
         scale=scale,
         workspace=workspace,
+        kernels=kernels,
     )
 
 
@@ -151,6 +174,7 @@ def _launch(
     num_splits: int,
     scale: float,
     workspace: torch.Tensor | None,
+    kernels: DecodeKernels,
 ) -> torch.Tensor:
     num_tokens, heads, dim = q.shape
     block_size, kv_heads = k_cache.shape[1:3]
@@ -163,7 +187,7 @@ def _launch(
     partial, lse = _partial_results(workspace, q, num_splits)
     num_rows = max(16, triton.next_power_of_2(max_query_len * heads // kv_heads))
     tile, num_warps, num_stages = tiling(dim, num_rows, q.dtype)
-    attend_kernel[(kv_heads, num_splits, seq_lens.shape[0])](
+    kernels.attend[(kv_heads, num_splits, seq_lens.shape[0])](
         *(q, k_cache, v_cache, block_table, seq_lens, seq_lens if query_start is None else query_start),
         *(out, partial, lse, scale * math.log2(math.e)),
         *(*q.stride()[:2], *k_cache.stride()[:3], block_table.stride(0)),
@@ -179,7 +203,13 @@ def _launch(
         num_stages=num_stages,
     )
     if num_splits > 1:
-        merge_splits(partial, lse, seq_lens, out, tile=tile, query_start=query_start, max_query_len=max_query_len)
+        merge_splits(
+            *(partial, lse, seq_lens, out),
+            tile=tile,
+            query_start=query_start,
+            max_query_len=max_query_len,
+            kernel=kernels.merge,
+        )
     return out
 
 

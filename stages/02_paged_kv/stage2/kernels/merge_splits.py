@@ -15,6 +15,8 @@ vLLM: ``attention/ops/triton_decode_attention.py`` (stage 2), ``attention/ops/me
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -50,6 +52,7 @@ def merge_splits(
     tile: int,
     query_start: torch.Tensor | None = None,
     max_query_len: int = 1,
+    kernel: Any = None,
 ) -> torch.Tensor:
     """Join the splits of all requests that have more than one; rows of the others in ``out`` stay as they are.
 
@@ -61,13 +64,14 @@ def merge_splits(
         tile: keys in a tile of the kernel that wrote ``partial``.
         query_start: [R + 1], request r owns the tokens from query_start[r] up to query_start[r + 1]; None where T = R.
         max_query_len: most tokens of a request, at least 1.
+        kernel: takes the place of ``merge_kernel``.
 
     Returns:
         ``out``.
     """
     heads, num_splits, dim = partial.shape[1:]
     grid = (heads, max_query_len, seq_lens.shape[0])
-    _merge_kernel[grid](
+    (merge_kernel if kernel is None else kernel)[grid](
         partial,
         lse,
         seq_lens,
@@ -85,7 +89,7 @@ def merge_splits(
 
 
 @triton.jit(do_not_specialize_on_alignment=["seq_lens", "query_start"])  # type: ignore[untyped-decorator]
-def _merge_kernel(
+def merge_kernel(
     partial: tl.tensor,  # [T, heads, splits, dim] float32
     lse: tl.tensor,  # [T, heads, splits] float32
     seq_lens: tl.tensor,  # [R]
@@ -106,12 +110,26 @@ def _merge_kernel(
     if (num_used <= 1) | (query >= num_queries):  # an only split has written its result to `out` itself
         return
     row = (token + query) * tl.num_programs(0) + head
-    split = tl.arange(0, splits_padded)
     column = tl.arange(0, dim_padded)
-    used = split < num_used
-    row_lse = tl.load(lse + row * num_splits + split, mask=used, other=EMPTY)  # [splits]
-    weight = tl.where(used, tl.exp2(row_lse - tl.max(row_lse, 0)), 0.0)  # [splits]
-    offsets = (row * num_splits + split[:, None]) * dim + column[None, :]
-    parts = tl.load(partial + offsets, mask=used[:, None] & (column < dim)[None, :], other=0.0)  # [splits, dim]
-    joined = tl.sum(parts * weight[:, None], 0) / tl.sum(weight, 0)  # [dim]
+    first = row * num_splits  # of the row's splits
+    joined = _join(partial + first * dim, lse + first, num_used, column, dim, splits_padded)
     tl.store(out + row * dim + column, joined.to(out.dtype.element_ty), mask=column < dim)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _join(
+    partial: tl.tensor,  # [splits, dim] of one row, contiguous
+    lse: tl.tensor,  # [splits]
+    num_used: tl.tensor,  # at least 2; the splits behind hold anything
+    column: tl.tensor,  # [dim, padded]
+    dim: tl.constexpr,
+    splits_padded: tl.constexpr,
+) -> tl.tensor:
+    """The average over the keys of all splits, [dim, padded]."""
+    split = tl.arange(0, splits_padded)
+    used = split < num_used
+    row_lse = tl.load(lse + split, mask=used, other=EMPTY)  # [splits]
+    weight = tl.where(used, tl.exp2(row_lse - tl.max(row_lse, 0)), 0.0)  # [splits]
+    cell = used[:, None] & (column < dim)[None, :]
+    parts = tl.load(partial + split[:, None] * dim + column[None, :], mask=cell, other=0.0)  # [splits, dim]
+    return tl.sum(parts * weight[:, None], 0) / tl.sum(weight, 0)

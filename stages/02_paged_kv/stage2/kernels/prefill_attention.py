@@ -25,56 +25,16 @@ its queries see whole, without any mask, then those on the diagonal; later ones 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
+from stage2.kernels.prefill_tiles import PrefillTile, bound_query_tiles, choose_tile
 
-@dataclass(frozen=True, slots=True)
-class PrefillTile:
-    """How one program is cut: a power of two, at least 16, of rows (queries times heads of a group) and of keys."""
-
-    rows: int
-    keys: int
-    num_warps: int
-    num_stages: int
-
-
-# (head size rounded up to a power of two, bytes of the dtype) → tile; fp32 works in full precision, so it gets little.
-TILES = {
-    (64, 2): PrefillTile(128, 64, 4, 3),
-    (128, 2): PrefillTile(128, 64, 8, 3),
-    (256, 2): PrefillTile(128, 32, 8, 2),
-    (64, 4): PrefillTile(64, 32, 8, 2),
-    (128, 4): PrefillTile(32, 16, 8, 2),
-    (256, 4): PrefillTile(16, 16, 8, 2),
-}
-OTHER_TILE = PrefillTile(16, 16, 4, 1)
-# Where requests send this many rows or fewer on average, most of a big tile would be rows left over.
-FEW_ROWS = 16
 # The running maximum before any key: finite, or a row that sees nothing would subtract infinity from infinity.
 LOWEST = tl.constexpr(-1.0e30)
-
-
-def choose_tile(num_tokens: int, num_reqs: int, group: int, head_dim: int, dtype: torch.dtype) -> PrefillTile:
-    """The tile for a batch of ``num_tokens`` in ``num_reqs`` rows, ``group`` query heads a KV head.
-
-    Reads static sizes alone (those of the tensors, padding included), so a captured graph keeps its choice.
-    """
-    tile = TILES.get((triton.next_power_of_2(head_dim), dtype.itemsize), OTHER_TILE)
-    if num_tokens * group <= FEW_ROWS * num_reqs and dtype.itemsize == 2 and head_dim <= 128:
-        return PrefillTile(max(16, triton.next_power_of_2(group)), 64, 4, 3)
-    return PrefillTile(max(tile.rows, triton.next_power_of_2(group)), tile.keys, tile.num_warps, tile.num_stages)
-
-
-def bound_query_tiles(num_tokens: int, num_reqs: int, group: int, tile: PrefillTile) -> int:
-    """The most tiles that ``num_tokens`` queries of at most ``num_reqs`` requests can make, in any division."""
-    # A request of n >= 1 queries makes 1 + (n - 1) // queries tiles.
-    reqs = min(num_reqs, num_tokens)
-    return reqs + (num_tokens - reqs) // (tile.rows // group)
 
 
 def paged_prefill(
@@ -88,6 +48,7 @@ def paged_prefill(
     *,
     scale: float,
     max_query_tiles: int | None = None,
+    min_queries: int = 1,
     tile: PrefillTile | None = None,
 ) -> torch.Tensor:
     """Causal attention of a ragged batch of queries over the paged cache; no host synchronisation, fit for a graph.
@@ -104,6 +65,7 @@ def paged_prefill(
         scale: what scores are multiplied by, positive; usually dim ** -0.5.
         max_query_tiles: programs a KV head. ``None`` takes the bound that holds for any batch of these shapes; with
             fewer than the batch has tiles, the first ones are not computed (see ``bound_query_tiles``).
+        min_queries: requests with fewer are left out, and their rows of ``out`` as they are.
         tile: how the work is cut; ``None`` lets ``choose_tile`` look at the shapes.
 
     Raises:
@@ -137,9 +99,10 @@ def paged_prefill(
         head_dim=dim,
         dim_padded=max(16, triton.next_power_of_2(dim)),
         block_size=block_size,
-        reqs_padded=triton.next_power_of_2(num_reqs),
+        reqs_padded=64 if num_reqs <= 64 else max(256, triton.next_power_of_2(num_reqs)),  # few variants to compile
         num_rows=tile.rows,
         num_keys=tile.keys,
+        min_queries=min_queries,
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
     )
@@ -150,10 +113,9 @@ def _check(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, out: torch.Tensor, tile: PrefillTile, scale: float
 ) -> None:
     heads, kv_heads = q.shape[1], k_cache.shape[2]
-    group = heads // kv_heads
     if heads % kv_heads != 0:
         raise ValueError(f"{heads} query heads cannot share {kv_heads} KV heads: use a multiple")
-    if group > tile.rows:
+    if (group := heads // kv_heads) > tile.rows:
         raise ValueError(f"a KV head has {group} query heads; the tile has {tile.rows} rows: use a larger tile")
     if k_cache.stride() != v_cache.stride():
         raise ValueError(f"k_cache has strides {k_cache.stride()}, v_cache {v_cache.stride()}: lay them out alike")
@@ -181,10 +143,10 @@ def _prefill_kernel(
     out_token_stride: tl.tensor, out_head_stride: tl.tensor,
     table_stride: tl.tensor,
     group: tl.constexpr, head_dim: tl.constexpr, dim_padded: tl.constexpr, block_size: tl.constexpr,
-    reqs_padded: tl.constexpr, num_rows: tl.constexpr, num_keys: tl.constexpr,
+    reqs_padded: tl.constexpr, num_rows: tl.constexpr, num_keys: tl.constexpr, min_queries: tl.constexpr,
 ) -> None:  # fmt: skip
     queries: tl.constexpr = num_rows // group
-    req, first, start, num_queries = _find_tile(start_ptr, num_reqs, reqs_padded, queries)
+    req, first, start, num_queries = _find_tile(start_ptr, num_reqs, reqs_padded, queries, min_queries)
     if req < 0:
         return
     kv_head = tl.program_id(1)
@@ -223,7 +185,13 @@ def _prefill_kernel(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _find_tile(start_ptr: tl.tensor, num_reqs: tl.tensor, reqs_padded: tl.constexpr, queries: tl.constexpr) -> Any:
+def _find_tile(
+    start_ptr: tl.tensor,
+    num_reqs: tl.tensor,
+    reqs_padded: tl.constexpr,
+    queries: tl.constexpr,
+    min_queries: tl.constexpr,
+) -> Any:
     """This program's request (-1: none is left), first query in it, where its queries start, and how many it has.
 
     The last tile goes first: it sees the most keys, and work that starts late should be short.
@@ -231,7 +199,7 @@ def _find_tile(start_ptr: tl.tensor, num_reqs: tl.tensor, reqs_padded: tl.conste
     r = tl.arange(0, reqs_padded)
     begin = tl.load(start_ptr + r, mask=r < num_reqs, other=0).to(tl.int32)  # [R]
     end = tl.load(start_ptr + r + 1, mask=r < num_reqs, other=0).to(tl.int32)
-    tiles = (end - begin + queries - 1) // queries  # [R]
+    tiles = tl.where(end - begin < min_queries, 0, (end - begin + queries - 1) // queries)  # [R]
     tile = tl.sum(tiles) - 1 - tl.program_id(0)
     before = tl.cumsum(tiles, 0) <= tile  # requests that end before this tile
     req = tl.where(tile < 0, -1, tl.sum(before.to(tl.int32)))

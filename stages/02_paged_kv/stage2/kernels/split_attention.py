@@ -113,21 +113,22 @@ def _attend_keys(
         source = slot[:, None] + column[None, :]
         cell = readable[:, None] & (column < dim)[None, :]
         keys = tl.load(k_head + source, cell, 0.0)  # [tile, dim]
-        scores = _dot(queries, tl.trans(keys), tl.zeros([num_rows, tile], tl.float32)) * scale_log2  # [rows, tile]
+        scores = dot(queries, tl.trans(keys), tl.zeros([num_rows, tile], tl.float32)) * scale_log2  # [rows, tile]
         scores = tl.where(key[None, :] <= last_key[:, None], scores, float("-inf"))
         new_best = tl.maximum(best, tl.max(scores, 1))
         weights = tl.exp2(scores - new_best[:, None])  # [rows, tile]
         shrink = tl.exp2(best - new_best)
         total = total * shrink + tl.sum(weights, 1)
         values = tl.load(v_head + source, cell, 0.0)  # [tile, dim]
-        average = _dot(weights.to(values.dtype), values, average * shrink[:, None])
+        average = dot(weights.to(values.dtype), values, average * shrink[:, None])
         best = new_best
     total = tl.maximum(total, 1.0)  # the largest score alone adds 1: below that nothing was seen
     return average / total[:, None], best + tl.log2(total)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _dot(a: tl.tensor, b: tl.tensor, total: tl.tensor) -> tl.tensor:
+def dot(a: tl.tensor, b: tl.tensor, total: tl.tensor) -> tl.tensor:
+    """The matrix product ``a · b`` in float32, added to ``total``."""
     if INTERPRETED:
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, total, input_precision="ieee")  # float32 as such, not rounded to TF32

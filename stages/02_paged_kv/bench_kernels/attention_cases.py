@@ -1,0 +1,119 @@
+"""Cases for the attention kernels: one query a request, and whole prompts.
+
+Owns their inputs, their references and what they must move. ``shape`` is a model's query heads, KV heads and head size.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from bench_kernels.arena import BLOCK, Arena, Case, relative_error
+from stage2.kernels import decode_attention
+from stage2.kernels.decode_attention import Tiling, choose_splits, paged_decode, workspace_size
+from stage2.kernels.prefill_attention import paged_prefill
+from stage2.kernels.prefill_tiles import PrefillTile
+
+SHAPES = {"8b": (32, 8, 128), "0.6b": (16, 8, 128), "135m": (9, 3, 64)}
+SMS_WITHOUT_GPU = 4
+
+
+def decode(
+    arena: Arena,
+    batch: int,
+    context: int,
+    *,
+    ragged: bool = False,
+    shape: str = "8b",
+    num_splits: int | None = None,
+    tiling: tuple[int, int, int] | None = None,
+) -> Case:
+    """Decode attention of ``batch`` requests of ``context`` tokens, or of 1 to twice as many where ``ragged``."""
+    heads, kv_heads, dim = SHAPES[shape]
+    lengths = torch.full((batch,), context)
+    if ragged:
+        lengths = torch.randint(1, 2 * context + 1, (batch,), generator=torch.Generator().manual_seed(0))
+    keys, values = arena.cache(kv_heads, dim)
+    num_bytes = int(lengths.sum()) * kv_heads * dim * 2 * keys.itemsize
+    tables = arena.tables(lengths, len(keys), arena.sets(num_bytes))
+    queries = arena.take(len(tables), batch, heads, dim)
+    seq_lens = lengths.int().to(arena.device)
+    splits = choose_splits(batch, kv_heads, num_sms(arena.device)) if num_splits is None else num_splits
+    workspace = torch.empty(workspace_size(batch, heads, dim, splits), device=arena.device)
+    out = torch.full((batch, heads, dim), torch.nan, dtype=arena.dtype, device=arena.device)
+
+    def launch(i: int) -> None:
+        if tiling is not None:  # the table is the only way in, and a sweep goes through many
+            decode_attention.TILINGS[max(64, dim), keys.itemsize] = Tiling(*tiling)
+        paged_decode(
+            *(queries[i], keys, values, tables[i], seq_lens, out),
+            num_splits=splits,
+            scale=dim**-0.5,
+            workspace=workspace,
+        )
+
+    def check() -> float:
+        launch(0)
+        rows = sorted({0, batch // 2, batch - 1})
+        reference = [
+            attend(queries[0][r : r + 1], *gather(keys, values, tables[0][r], int(lengths[r])))[0] for r in rows
+        ]
+        return relative_error(out[rows], torch.stack(reference))
+
+    return Case([partial(launch, i) for i in range(len(tables))], num_bytes, check)
+
+
+def prefill(
+    arena: Arena, batch: int, context: int, *, shape: str = "8b", tile: tuple[int, int, int, int] | None = None
+) -> Case:
+    """Prefill attention of ``batch`` prompts of ``context`` tokens, all in one launch."""
+    heads, kv_heads, dim = SHAPES[shape]
+    lengths = torch.full((batch,), context)
+    keys, values = arena.cache(kv_heads, dim)
+    table = arena.tables(lengths, len(keys), 1)[0]
+    q = arena.take(1, batch * context, heads, dim)[0]
+    out = torch.full_like(q, torch.nan)
+    seq_lens = lengths.int().to(arena.device)
+    query_start = (torch.arange(batch + 1, dtype=torch.int32) * context).to(arena.device)
+    cut = None if tile is None else PrefillTile(*tile)
+
+    def launch() -> None:
+        paged_prefill(q, keys, values, table, query_start, seq_lens, out, scale=dim**-0.5, tile=cut)
+
+    def check() -> float:
+        launch()
+        some = min(64, context)  # the last queries of the first prompt: they see the most keys
+        reference = attend(q[context - some : context], *gather(keys, values, table[0], context))
+        return relative_error(out[context - some : context], reference)
+
+    flops = 4 * heads * dim * batch * context * (context + 1) // 2
+    num_bytes = batch * context * (2 * heads + 2 * kv_heads) * dim * q.itemsize
+    return Case([launch], num_bytes, check, flops)
+
+
+def gather(
+    keys: torch.Tensor, values: torch.Tensor, table: torch.Tensor, length: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A request's keys and values [length, kv_heads, dim] in float32."""
+    blocks = table[: -(-length // BLOCK)].long()
+    k, v = (cache[blocks].flatten(0, 1)[:length].float() for cache in (keys, values))
+    return k, v
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Plain causal attention of the last queries [n, heads, dim] to keys [length, kv_heads, dim], in float32."""
+    n, heads, dim = q.shape
+    k, v = (x.repeat_interleave(heads // k.shape[1], dim=1) for x in (k, v))  # [length, heads, dim]
+    scores = torch.einsum("nhd,lhd->hnl", q.float() * dim**-0.5, k)
+    position = torch.arange(len(k), device=q.device)
+    visible = position[None] <= position[-n:, None]  # [n, length]
+    weights = scores.masked_fill(~visible, -torch.inf).softmax(-1)
+    return torch.einsum("hnl,lhd->nhd", weights, v)
+
+
+def num_sms(device: str) -> int:
+    """Multiprocessors of the GPU."""
+    properties: Any = torch.cuda.get_device_properties(0) if device == "cuda" else None
+    return SMS_WITHOUT_GPU if properties is None else int(properties.multi_processor_count)

@@ -1,0 +1,233 @@
+"""Measure this stage's engine on a GPU: decode steps, prefill, workload W, mixed steps, chunked prefill, memory.
+
+    python stages/02_paged_kv/measure_engine.py --shapes qwen3-0.6b qwen3-8b --out stages/06_benchmark/results
+
+Weights are random, prompts are token ids, EOS is ignored, and every figure stands beside the bandwidth and the matmul
+rate of the same run, as in ``stages/01_single_gpu/measure.py``, whose workload W this takes. Loading, capturing graphs
+and warming up are outside the clock. Each run is one JSON file with GPU, versions, commit and date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from stage1.config import ModelConfig, Settings
+from stage1.core import EngineCore
+from stage1.model.shape import ModelShape
+from stage1.model.source import resolve
+from stage2.build import CONFIGS, build
+
+ROUNDS = 3
+DECODES = ((1, 128), (8, 128), (64, 128), (256, 128), (64, 3500))  # batch, context
+MAX_LEN = 4608
+BUDGET = 16384
+PREFILL = (8, 4000)  # prompts, tokens each
+LONG_PROMPT = 16_000
+CHUNK = 1024
+
+
+def stage_1_measure() -> ModuleType:
+    """Stage 1's script as a module: it is not in a package."""
+    path = Path(__file__).parents[1] / "01_single_gpu" / "measure.py"
+    spec = importlib.util.spec_from_file_location("stage1_measure", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+base = stage_1_measure()
+
+
+def make_core(shape: str, **settings: Any) -> EngineCore:
+    """This stage's engine with random weights and 256 seats."""
+    chosen = {"model": shape, "load_format": "dummy", "max_model_len": MAX_LEN, "max_num_seqs": 256}
+    return build(Settings.from_keywords(CONFIGS, {**chosen, "max_num_batched_tokens": BUDGET, **settings}))
+
+
+def prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
+    """Random token ids."""
+    rng = random.Random(f"{count} {length} {seed}")
+    return [[rng.randrange(10, base.MAX_ID) for _ in range(length)] for _ in range(count)]
+
+
+def timed(run: Callable[[], Any]) -> float:
+    """Milliseconds of ``run`` by the wall clock, the device's work included."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1e3
+
+
+def finish(core: EngineCore) -> None:
+    """Run until nothing is left."""
+    while core.has_work:
+        core.step()
+
+
+def start_decoding(core: EngineCore, batch: int, context: int, steps: int) -> None:
+    """Bring ``batch`` requests of ``context`` tokens to their decode steps, with ``steps`` to go."""
+    base.add(core, prompts(batch, context), [steps + 8] * batch, temperature=0.0)
+    while core.stats().scheduled_tokens != batch:
+        core.step()
+    for _ in range(4):
+        core.step()
+
+
+def decode(core: EngineCore, batch: int, context: int, steps: int = 48) -> dict[str, float]:
+    """One greedy decode step: its mean by the wall clock, and by CUDA events around its launches."""
+    start_decoding(core, batch, context, steps)
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    wall = timed(lambda: [core.step() for _ in range(steps)]) / steps
+    end.record()
+    end.synchronize()
+    finish(core)
+    return {"batch": batch, "context": context, "wall_ms": wall, "event_ms": begin.elapsed_time(end) / steps}
+
+
+def prefill(core: EngineCore, count: int, length: int, shape: ModelShape, matmul: float) -> dict[str, float]:
+    """All prompts at once, one token each: milliseconds, and the model's operations over what a matmul would do."""
+    base.add(core, prompts(count, length, seed=time.monotonic_ns()), [1] * count, temperature=0.0)
+    wall = timed(lambda: finish(core))
+    weights = layer_weights(shape)
+    attention = shape.num_layers * shape.num_heads * shape.head_dim * 2 * length * length  # causal: half of 4 n²
+    flops = count * (2 * weights * length + attention) + count * 2 * shape.vocab_size * shape.hidden_size
+    return {"prompts": count, "length": length, "wall_ms": wall, "mfu_of_matmul": flops / (wall * 1e9 * matmul)}
+
+
+def layer_weights(shape: ModelShape) -> int:
+    """Weights that a token is multiplied with, without the projection to logits."""
+    qkv = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim
+    per_layer = shape.hidden_size * (qkv + shape.num_heads * shape.head_dim + 3 * shape.intermediate_size)
+    return shape.num_layers * per_layer
+
+
+def mixed_step(core: EngineCore, decodes: int = 255, chunk: int = 128, rounds: int = 8) -> dict[str, float]:
+    """A step of ``decodes`` decodes and one prompt of ``chunk`` tokens, against decodes alone."""
+    start_decoding(core, decodes, 128, 6 * rounds)
+    mixed, pure = [], []
+    for i in range(rounds):
+        base.add(core, prompts(1, chunk, seed=i), [2], temperature=0.0)
+        mixed.append(timed(core.step))
+        pure.append(timed(core.step))  # all decode, the new one too
+        core.step()  # it has left
+    finish(core)
+    ratio = statistics.median(mixed) / statistics.median(pure)
+    return {"mixed_ms": statistics.median(mixed), "pure_ms": statistics.median(pure), "ratio": ratio}
+
+
+def long_arrivals(shape: str, chunk: int) -> dict[str, float]:
+    """16 requests decode while four prompts of 16,000 tokens arrive: gaps between tokens, and tokens in all."""
+    budget = chunk if chunk else LONG_PROMPT + 64
+    core = make_core(shape, max_model_len=LONG_PROMPT + 256, max_num_batched_tokens=budget, max_num_seqs=32)
+    base.add(core, prompts(1, 512), [4], temperature=0.0)
+    finish(core)
+    running, steps = 16, 400
+    base.add(core, prompts(running, 256), [steps] * running, temperature=0.0)
+    gaps, arrivals, number = [], 4, 0
+    torch.cuda.synchronize()
+    start = last = time.perf_counter()
+    while core.has_work:
+        if number % 60 == 30 and arrivals:
+            base.add(core, prompts(1, LONG_PROMPT, seed=arrivals), [8], temperature=0.0)
+            arrivals -= 1
+        core.step()
+        now = time.perf_counter()
+        gaps.append((now - last) * 1e3)
+        last, number = now, number + 1
+    seconds = time.perf_counter() - start
+    core.shutdown()
+    total = running * (256 + steps) + 4 * (LONG_PROMPT + 8)
+    gaps = sorted(gaps[5:])
+    return {
+        "chunk": chunk,
+        "itl_p50_ms": statistics.median(gaps),
+        "itl_p99_ms": gaps[int(0.99 * (len(gaps) - 1))],
+        "itl_max_ms": gaps[-1],
+        "tok_s": total / seconds,
+        "seconds": seconds,
+    }
+
+
+def cache_share(core: EngineCore, utilisation: float = 0.9) -> dict[str, float]:
+    """Bytes of the KV blocks over what the utilisation leaves beside the weights."""
+    runner = core.executor._runner  # type: ignore[attr-defined]
+    cache = sum(layer.nbytes for layer in runner._attention._kv_cache.layers)
+    weights = sum(p.nbytes for p in {id(p): p for p in runner._model.parameters()}.values())
+    free, total = torch.cuda.mem_get_info()
+    allowed = utilisation * total - weights
+    return {"cache_gib": cache / 2**30, "share": cache / allowed, "used_of_gpu": 1 - free / total}
+
+
+def measure(name: str, what: set[str], matmul: float) -> dict[str, Any]:
+    """Everything for one shape: medians of ``ROUNDS`` rounds with their spread."""
+    start = time.perf_counter()
+    core = make_core(name)
+    shape = resolve(ModelConfig(model=name, load_format="dummy")).shape
+    found: dict[str, Any] = {"shape": name, "start_s": time.perf_counter() - start, "memory": cache_share(core)}
+    decode(core, 1, 128, 8)
+    prefill(core, *PREFILL, shape, matmul)
+    if "decode" in what:
+        rows = [[decode(core, *point) for point in DECODES] for _ in range(ROUNDS)]
+        found["decode"] = [base.spread(list(column), "wall_ms") for column in zip(*rows, strict=True)]
+    if "prefill" in what:
+        found["prefill"] = base.spread([prefill(core, *PREFILL, shape, matmul) for _ in range(ROUNDS)], "wall_ms")
+    if "mixed" in what:
+        found["mixed_step"] = base.spread([mixed_step(core) for _ in range(ROUNDS)], "ratio")
+    if "w" in what:
+        found["workload_w"] = base.spread([base.workload(core) for _ in range(ROUNDS)], "output_tok_s")
+    core.shutdown()
+    del core
+    if "prefill" in what:
+        core = make_core(name, max_model_len=8200)
+        rows = [prefill(core, 1, 8192, shape, matmul) for _ in range(ROUNDS + 1)]
+        found["prefill_8192"] = base.spread(rows[1:], "wall_ms")
+        core.shutdown()
+        del core
+    if "chunks" in what:
+        found["long_arrivals"] = [long_arrivals(name, chunk) for chunk in (CHUNK, 0)]
+    return found
+
+
+def main() -> None:
+    """Measure, print, write the JSON file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shapes", nargs="+", default=["smollm2-135m", "qwen3-0.6b", "qwen3-8b"])
+    parser.add_argument("--what", nargs="+", default=["decode", "prefill", "mixed", "w", "chunks"])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--commit", help="commit to write down where there is no git")
+    args = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA GPU is there: nothing to measure")
+    result = {**base.provenance(args.commit), "stage": 2, "rates_before": base.device_rates(), "shapes": []}
+    print(json.dumps(result["rates_before"]), flush=True)
+    for name in args.shapes:
+        torch.cuda.empty_cache()
+        result["shapes"].append(measure(name, set(args.what), result["rates_before"]["matmul_tflop_s"]))
+        print(json.dumps(result["shapes"][-1]), flush=True)
+    result["rates_after"] = base.device_rates()
+    print(json.dumps(result["rates_after"]))
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        path = args.out / f"stage2_engine_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
+        path.write_text(json.dumps(result, indent=2) + "\n")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

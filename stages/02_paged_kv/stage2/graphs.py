@@ -1,0 +1,150 @@
+"""CUDA graphs: a whole step, from the input launches to the drawn tokens, replayed with one call.
+
+Owns the sizes that are captured and the choice of one for a step. Does not know what is computed.
+
+Launching some three hundred kernels takes the host longer than a GPU takes to decode a small batch. A graph is captured
+once for a padded size; a replay repeats the same launches with the same addresses, whatever the buffers hold by then.
+So nothing that the launches depend on may come from the host: lengths, rows and block tables are read on the device.
+
+    decode graphs   1, 2, 4, 8, … requests with one token each       a batch of 13 takes the graph of 16
+    mixed graphs    64, 128, … 512 tokens of any division, with at most ``MAX_CHUNKS`` requests of more than one
+
+Larger steps are launched one by one ("eagerly"): there the device is slower than the host.
+
+vLLM: ``v1/worker/gpu_model_runner.py`` (``capture_model``), ``vllm/compilation/cuda_graph.py``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stage1.batch import Sampled
+from stage2.inputs import StepBatch, StepBuffers
+
+logger = logging.getLogger(__name__)
+
+MAX_MIXED_TOKENS = 512
+MIXED_STEP = 64
+MAX_CHUNKS = 8
+
+
+@dataclass(slots=True, eq=False)
+class Computed:
+    """What the launches of a step leave on the device."""
+
+    hidden: torch.Tensor  # [T, hidden]
+    logits: torch.Tensor  # [R, vocab], in the model's dtype
+    sampled: Sampled | None  # None where drawing is not a part of the graph
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a graph is captured for: at most so many requests, tokens, and requests with more than one token."""
+
+    num_reqs: int
+    num_tokens: int
+    num_chunks: int
+
+
+@dataclass(slots=True, eq=False)
+class StepGraph:
+    """A captured step."""
+
+    size: Size
+    batch: StepBatch  # the padded views it reads
+    computed: Computed
+    graph: torch.cuda.CUDAGraph
+
+    def replay(self) -> Computed:
+        """Queue the step."""
+        self.graph.replay()
+        return self.computed
+
+
+def graph_sizes(max_reqs: int, max_tokens: int) -> list[Size]:
+    """Every size worth capturing, the largest first, so that the smaller ones find their memory in its pool."""
+    batches = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224) if n < max_reqs]
+    batches += [*range(256, max_reqs, 64), max_reqs]
+    tokens = range(MIXED_STEP, min(max_tokens, MAX_MIXED_TOKENS) + 1, MIXED_STEP)
+    mixed = [Size(min(max_reqs, n), n, MAX_CHUNKS) for n in reversed(tokens)]
+    return mixed + [Size(n, n, 0) for n in sorted(batches, reverse=True)]
+
+
+class StepGraphs:
+    """The graphs of one runner: none at first."""
+
+    def __init__(self) -> None:
+        self._decode: list[StepGraph] = []  # by size, rising
+        self._mixed: list[StepGraph] = []
+
+    def capture(self, sizes: Sequence[Size], compute: Callable[[StepBatch], Computed], buffers: StepBuffers) -> int:
+        """Capture a graph for each of ``sizes`` in place of those there are; returns how many there are now.
+
+        Where the memory does not suffice, a size is left out and the log says so: its steps take a larger graph or are
+        launched one by one.
+
+        Args:
+            sizes: what to capture.
+            compute: queues a step's launches for a batch of views; called twice for each size.
+            buffers: where the views come from.
+        """
+        self._decode, self._mixed = [], []
+        pool = torch.cuda.graph_pool_handle()
+        missing: list[Size] = []
+        start = time.perf_counter()
+        for size in sizes:
+            try:
+                made = _capture(size, pool, compute, buffers)
+            except torch.OutOfMemoryError:
+                missing.append(size)
+                torch.cuda.empty_cache()
+                continue
+            (self._mixed if size.num_chunks else self._decode).append(made)
+        self._decode.sort(key=lambda graph: graph.size.num_reqs)
+        self._mixed.sort(key=lambda graph: graph.size.num_tokens)
+        logger.info("%d CUDA graphs captured in %.1f s", len(sizes) - len(missing), time.perf_counter() - start)
+        if missing:
+            logger.warning(
+                "out of memory: %d of %d CUDA graphs are left out (%s tokens); lower --gpu-memory-utilization",
+                len(missing),
+                len(sizes),
+                ", ".join(str(size.num_tokens) for size in missing),
+            )
+        return len(self._decode) + len(self._mixed)
+
+    def find(self, num_reqs: int, num_tokens: int, num_chunks: int) -> StepGraph | None:
+        """The smallest graph that holds such a step, or ``None``."""
+        if num_chunks == 0:
+            at = bisect_left(self._decode, num_reqs, key=lambda graph: graph.size.num_reqs)
+            return self._decode[at] if at < len(self._decode) else None
+        at = bisect_left(self._mixed, num_tokens, key=lambda graph: graph.size.num_tokens)
+        if at == len(self._mixed) or num_chunks > MAX_CHUNKS or num_reqs > self._mixed[at].size.num_reqs:
+            return None
+        return self._mixed[at]
+
+
+def _capture(size: Size, pool: Any, compute: Callable[[StepBatch], Computed], buffers: StepBuffers) -> StepGraph:
+    batch = buffers.batch(
+        size.num_reqs,
+        size.num_tokens,
+        num_chunks=size.num_chunks,
+        num_singles=size.num_reqs,
+        max_query_len=size.num_tokens if size.num_chunks else 1,
+        max_seq_len=0,
+    )
+    current, side = torch.cuda.current_stream(), torch.cuda.Stream()
+    side.wait_stream(current)
+    with torch.cuda.stream(side):
+        compute(batch)  # compiles kernels and makes the libraries' workspaces, which a capture cannot
+    current.wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        computed = compute(batch)
+    return StepGraph(size, batch, computed, graph)

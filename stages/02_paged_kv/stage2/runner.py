@@ -1,0 +1,170 @@
+"""From a plan to tokens with the request table on the device: a packet, one graph replay, a small copy back.
+
+Owns the host's view of the table's rows and the order of a step. Does not decide what runs; does not know kernels.
+
+    follow     finished and preempted requests leave their rows, new ones take one
+    send       rows, positions and changes of the table: one copy, to the device
+    compute    inputs → model → logits → tokens → table      a replayed graph, or the same launches one by one
+    result     ids of the drawn tokens: one copy, back
+
+``launch`` returns when the step is queued: what it draws feeds the next step on the device, whether or not the host has
+seen it. ``stage1.runner.ModelRunner`` is the plain version.
+
+vLLM: ``v1/worker/gpu_model_runner.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from stage1.batch import Sampled
+from stage1.interfaces import AttentionBackend, LogitsProcessor, RunnerHook, Sampler
+from stage1.model.transformer import Transformer
+from stage1.records import ModelRunnerOutput, SchedulerOutput
+from stage1.results import add_logprobs, prompt_rows
+from stage2.graphs import Computed, StepGraph, StepGraphs, graph_sizes
+from stage2.inputs import InputFiller, SlotMapping, StepBatch, StepBuffers
+from stage2.needs import is_plain
+from stage2.packet import Packet
+from stage2.pending import PendingStep, ResultCopies, to_output
+from stage2.rows import RowKeeper, Step
+from stage2.state import RequestTable
+
+Inputs = Callable[[Packet, RequestTable, int, SlotMapping], InputFiller]
+
+
+@dataclass(frozen=True)
+class StepLimits:
+    """The largest step, and the longest request."""
+
+    max_reqs: int
+    max_tokens: int
+    max_model_len: int
+    block_size: int
+
+    @property
+    def max_blocks(self) -> int:
+        """Blocks of the longest request."""
+        return -(-self.max_model_len // self.block_size)
+
+
+class PagedRunner:
+    """``Runner`` on one device."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        attention: AttentionBackend,
+        sampler: Sampler,
+        processors: Sequence[LogitsProcessor],
+        limits: StepLimits,
+        device: torch.device,
+        inputs: Inputs,
+        slots: SlotMapping,
+        hooks: Sequence[RunnerHook] = (),
+    ) -> None:
+        self._model, self._attention = model, attention
+        self._sampler, self._processors = sampler, processors
+        self._hooks = hooks
+        self._device = device
+        self._limits = limits
+        table = RequestTable(limits.max_reqs, limits.max_blocks, limits.max_model_len, device)
+        self._packet = Packet(limits.max_reqs, device)
+        self._buffers = StepBuffers(limits.max_reqs, limits.max_tokens, limits.max_blocks, device)
+        self._inputs = inputs(self._packet, table, limits.block_size, slots)
+        self._results = ResultCopies(limits.max_reqs, device)
+        self._keeper = RowKeeper(table, lambda params: is_plain(params, model.shape.vocab_size))
+        # Whether a draw that needs nothing from the host can be part of a graph.
+        self._draws_in_graph: bool = getattr(sampler, "capturable", False)
+        self._graphs = StepGraphs()
+
+    @torch.inference_mode()
+    def capture_graphs(self) -> int:
+        """Capture a graph for every size worth one; returns their number, 0 where nothing can be captured."""
+        if self._device.type != "cuda" or self._attention.capture_buffers(self._limits.max_reqs) is None:
+            return 0
+        self._packet.clear()  # the launches are warmed up with padding alone
+        sizes = graph_sizes(self._limits.max_reqs, self._limits.max_tokens)
+        return self._graphs.capture(sizes, self._compute, self._buffers)
+
+    def execute(self, plan: SchedulerOutput) -> ModelRunnerOutput:
+        """Compute one step and wait for it."""
+        return self.launch(plan).result()
+
+    @torch.inference_mode()
+    def launch(self, plan: SchedulerOutput) -> PendingStep:
+        """Queue one step; asking for the result waits for it."""
+        step, edits = self._keeper.follow(plan)
+        if not step.rows:
+            return PendingStep(lambda: ModelRunnerOutput([], []))
+        self._packet.send(step.rows, step.counts, step.samples, edits, self._keeper.table)
+        batch = self._buffers.batch(
+            len(step.rows),
+            step.num_tokens,
+            num_chunks=step.num_chunks,
+            num_singles=len(step.rows) - step.num_chunks,
+            max_query_len=max(step.counts),
+            max_seq_len=step.max_seq_len,
+            states=step.rows,
+            samples=step.samples,
+        )
+        self._prepare(step, batch)
+        graph = self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks)
+        computed = self._compute(batch) if graph is None else self._replay(graph, batch, step)
+        wait = self._results.start(len(step.rows))
+        prompts = prompt_rows(batch, computed.hidden, self._model)
+        self._keeper.advance(step)
+
+        def finish() -> ModelRunnerOutput:
+            out = to_output(step.rows, *wait())
+            add_logprobs(out, batch, computed.sampled, self._model.shape.vocab_size)
+            out.prompt_logprobs = prompts
+            self._keeper.see(step, out)
+            for hook in self._hooks:
+                hook.after_forward(plan, batch, out)
+            return out
+
+        return PendingStep(finish)
+
+    def check_health(self) -> bool:
+        """Whether the device still computes; raises what it raises."""
+        return bool(torch.ones(2, device=self._device).sum().item() == 2.0)
+
+    # --- below: the phases of a step ----------------------------------------------------------------
+
+    def _prepare(self, step: Step, batch: StepBatch) -> None:
+        """What the host does before the launches, for those who asked for it."""
+        if step.concerns_processors:
+            for processor in self._processors:
+                processor.prepare(step.plan, batch)
+        if self._hooks:
+            self._inputs.fill(batch)  # once more in the graph, with the same result
+            for hook in self._hooks:
+                hook.before_forward(step.plan, batch)
+
+    def _compute(self, batch: StepBatch) -> Computed:
+        """Queue the launches of a step. Captured with a padded batch that has no ``states``."""
+        self._inputs.fill(batch)
+        self._attention.plan(batch)
+        hidden = self._model(batch.input_ids, batch, self._attention)  # [T, hidden]
+        last = hidden if batch.num_chunks == 0 else hidden[batch.logits_rows]  # [R, hidden]
+        logits = self._model.lm_head(last)  # [R, vocab], in the model's dtype: half the bytes to read again
+        is_captured = not batch.states
+        sampled = None if is_captured and not self._draws_in_graph else self._draw(logits, batch)
+        return Computed(hidden, logits, sampled)
+
+    def _replay(self, graph: StepGraph, batch: StepBatch, step: Step) -> Computed:
+        """The same from a graph; tokens that its draw got wrong or left out are drawn behind it."""
+        computed = graph.replay()
+        if step.is_plain and computed.sampled is not None:
+            return computed
+        return Computed(computed.hidden, computed.logits, self._draw(computed.logits[: batch.num_reqs], batch))
+
+    def _draw(self, logits: torch.Tensor, batch: StepBatch) -> Sampled:
+        """Tokens, for the host and for the next step."""
+        sampled = self._sampler.sample(logits, batch)
+        self._inputs.remember(batch, sampled.ids[:, 0], sampled.bad, self._results.on_device)
+        return sampled

@@ -1,0 +1,89 @@
+"""The points of the kernel benchmark, run small: every case does what its reference does, and would notice if not."""
+
+import pytest
+import torch
+
+from bench_kernels import attention_cases
+from bench_kernels.arena import Arena, Case
+from bench_kernels.attention_cases import num_sms
+from bench_kernels.points import (
+    Point,
+    decode_points,
+    matvec_points,
+    pointwise_points,
+    prefill_points,
+    sampling_points,
+)
+from bench_kernels.pointwise_cases import SAMPLING
+from stage2.kernels.decode_attention import choose_splits, paged_decode
+from stage2.kernels.matvec import choose_tile
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+SMALL = [
+    Point("decode", {"batch": 3, "context": 40, "shape": "135m"}),
+    Point("decode", {"batch": 4, "context": 70, "ragged": True, "num_splits": 2, "shape": "135m"}),
+    Point("prefill", {"batch": 2, "context": 24, "shape": "135m"}),
+    Point("matvec", {"num_rows": 24, "width": 48}),
+    Point("matvec", {"num_rows": 24, "width": 48, "tile": (4, 32, 1, 1)}),
+    Point("skinny", {"tokens": 3, "num_rows": 24, "width": 48}),
+    Point("library", {"tokens": 2, "num_rows": 24, "width": 48}),
+    Point("norm", {"tokens": 3, "hidden": 64}),
+    Point("activation", {"tokens": 3, "inner": 64}),
+    Point("rope_store", {"tokens": 5, "shape": "135m"}),
+    Point("rope_store", {"tokens": 5, "shape": "135m", "head_norm": False}),
+    *(Point("sampling", {"rows": 3, "vocab_size": 300, "mode": mode}) for mode in SAMPLING),
+]
+
+
+@pytest.fixture(scope="module")
+def arena() -> Arena:
+    torch.manual_seed(0)
+    return Arena(1 << 18, DEVICE, most_sets=2)
+
+
+@pytest.mark.parametrize("point", SMALL, ids=str)
+def test_every_case_computes_what_its_reference_does(arena: Arena, point: Point) -> None:
+    case = point.build(arena)
+    assert isinstance(case, Case)
+    assert case.check() < (1e-4 if DEVICE == "cpu" else 0.02)
+    assert case.num_bytes > 0
+    for launch in case.launches:
+        launch()
+
+
+def test_a_wrong_result_shows(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Point("decode", {"batch": 2, "context": 40, "shape": "135m"}).build(arena)
+    monkeypatch.setattr(attention_cases, "paged_decode", lambda *args, **kw: paged_decode(*args, **{**kw, "scale": 1}))
+    assert case.check() > 0.02
+    monkeypatch.setattr(attention_cases, "paged_decode", lambda *args, **kw: args[-1].fill_(torch.nan))
+    assert not case.check() < 0.02  # numbers that nobody wrote
+
+
+def test_no_page_is_in_two_tables(arena: Arena) -> None:
+    tables = arena.tables(torch.tensor([1, 16, 17, 40]), num_blocks=20, sets=5)
+    assert len(tables) == 2  # 7 blocks each: a third set would not fit
+    used = [table[row, :count] for table in tables for row, count in enumerate((1, 1, 2, 3))]
+    assert torch.cat(used).unique().numel() == 14
+
+
+def test_an_arena_that_is_too_small_says_so(arena: Arena) -> None:
+    with pytest.raises(ValueError, match="make it larger"):
+        arena.take(3, 1 << 17)
+    with pytest.raises(ValueError, match="wants 21 blocks, the arena has 20"):
+        arena.tables(torch.tensor([21 * 16]), num_blocks=20, sets=1)
+
+
+def test_shrinking_keeps_what_a_kernel_is_compiled_for() -> None:
+    points = decode_points() + prefill_points() + matvec_points() + sampling_points() + pointwise_points()
+    for point in points:
+        small, arguments = point.shrink(DEVICE).arguments, point.arguments
+        for name in ("shape", "width", "hidden", "inner", "vocab_size", "mode"):
+            assert small.get(name) == arguments.get(name)
+        if point.kernel == "decode":
+            assert small["num_splits"] == choose_splits(arguments["batch"], 8, num_sms(DEVICE))
+        if point.kernel == "prefill":
+            assert small["batch"] == arguments["batch"]
+        if point.kernel == "matvec":
+            assert small["tile"] == tuple(choose_tile(arguments["num_rows"], arguments["width"]))
+        if point.kernel == "skinny":
+            assert (small["tokens"], len(small["tile"])) == (arguments["tokens"], 4)
