@@ -1,0 +1,3 @@
+"""The engine's own pool."""
+
+from stage2.block_pool import BlockPool as BlockPool

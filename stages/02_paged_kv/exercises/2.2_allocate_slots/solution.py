@@ -1,0 +1,3 @@
+"""The engine's own manager."""
+
+from stage2.kv_manager import PagedKVManager as PagedKVManager

@@ -1,0 +1,54 @@
+"""Every way back ends on the list."""
+
+from collections.abc import Iterator
+
+
+class BlockPool:
+    def __init__(self, num_blocks: int) -> None:
+        self.num_blocks = self.num_free = self.end = num_blocks
+        self.owners = [0] * num_blocks
+        self.after = [*range(1, num_blocks + 1), 0]
+        self.before = [num_blocks, *range(num_blocks)]
+
+    def ref_count(self, block: int) -> int:
+        return self.owners[block]
+
+    def free_blocks(self) -> Iterator[int]:
+        block = self.after[self.end]
+        while block != self.end:
+            yield block
+            block = self.after[block]
+
+    def connect(self, one: int, two: int) -> None:
+        self.after[one] = two
+        self.before[two] = one
+
+    def remove(self, block: int) -> None:
+        self.connect(self.before[block], self.after[block])
+        self.num_free -= 1
+
+    def take(self, count: int) -> list[int]:
+        if self.num_free < count:
+            raise ValueError("too few")
+        blocks: list[int] = []
+        while len(blocks) < count:
+            blocks.append(self.after[self.end])
+            self.remove(blocks[-1])
+            self.owners[blocks[-1]] += 1
+        return blocks
+
+    def share(self, block: int) -> None:
+        self.owners[block] += 1
+        if self.owners[block] == 1:
+            self.remove(block)
+
+    def insert(self, block: int) -> None:
+        self.connect(self.before[self.end], block)
+        self.connect(block, self.end)
+        self.num_free += 1
+
+    def give_back(self, block: int) -> None:
+        if not self.owners[block]:
+            raise ValueError("nobody has it")
+        self.insert(block)
+        self.owners[block] -= 1
