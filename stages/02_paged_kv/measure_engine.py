@@ -10,6 +10,7 @@ and warming up are outside the clock. Each run is one JSON file with GPU, versio
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import json
 import random
@@ -22,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import transformers
 
 from stage1.config import ModelConfig, Settings
 from stage1.core import EngineCore
@@ -32,7 +34,7 @@ from stage2.build import CONFIGS, build
 ROUNDS = 3
 DECODES = ((1, 128), (8, 128), (64, 128), (256, 128), (64, 3500))  # batch, context
 MAX_LEN = 4608
-BUDGET = 16384
+BUDGET = 8192
 PREFILL = (8, 4000)  # prompts, tokens each
 LONG_PROMPT = 16_000
 CHUNK = 1024
@@ -174,6 +176,38 @@ def cache_share(core: EngineCore, utilisation: float = 0.9) -> dict[str, float]:
     return {"cache_gib": cache / 2**30, "share": cache / allowed, "used_of_gpu": 1 - free / total}
 
 
+def earlier_stage(name: str) -> list[dict[str, float]]:
+    """Decode steps of stage 1, in the same run."""
+    core = base.make_core(1, name)
+    base.decode_step(core, 1)
+    rows = [base.decode_step(core, batch) for batch in (1, 64, 256)]
+    core.shutdown()
+    return rows
+
+
+def library_generate(shape: ModelShape, batch: int, tokens: int = 32) -> dict[str, float]:
+    """Milliseconds a token of transformers' ``generate`` with a model of this shape: its default cache, not compiled."""
+    sizes = {
+        "vocab_size": shape.vocab_size,
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
+        "num_hidden_layers": shape.num_layers,
+        "num_attention_heads": shape.num_heads,
+        "num_key_value_heads": shape.num_kv_heads,
+        "head_dim": shape.head_dim,
+        "tie_word_embeddings": shape.tie_embeddings,
+    }
+    kind = transformers.Qwen3Config if shape.qk_norm else transformers.LlamaConfig
+    with torch.device("cuda"):
+        model = transformers.AutoModelForCausalLM.from_config(kind(**sizes), dtype=torch.bfloat16).eval()
+    ids = torch.tensor(prompts(batch, 128), device="cuda")
+    mask = torch.ones_like(ids)
+    options = {"attention_mask": mask, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    model.generate(ids, max_new_tokens=4, **options)
+    walls = [timed(lambda: model.generate(ids, max_new_tokens=n, min_new_tokens=n, **options)) for n in (1, 1 + tokens)]
+    return {"batch": batch, "ms_a_token": (walls[1] - walls[0]) / tokens}
+
+
 def measure(name: str, what: set[str], matmul: float) -> dict[str, Any]:
     """Everything for one shape: medians of ``ROUNDS`` rounds with their spread."""
     start = time.perf_counter()
@@ -193,12 +227,15 @@ def measure(name: str, what: set[str], matmul: float) -> dict[str, Any]:
         found["workload_w"] = base.spread([base.workload(core) for _ in range(ROUNDS)], "output_tok_s")
     core.shutdown()
     del core
-    if "prefill" in what:
+    if "prefill" in what and shape.max_position > 8200:
         core = make_core(name, max_model_len=8200)
         rows = [prefill(core, 1, 8192, shape, matmul) for _ in range(ROUNDS + 1)]
         found["prefill_8192"] = base.spread(rows[1:], "wall_ms")
         core.shutdown()
         del core
+    if "others" in what:
+        found["stage_1"] = earlier_stage(name)
+        found["generate"] = [library_generate(shape, batch) for batch in (1, 64)]
     if "chunks" in what:
         found["long_arrivals"] = [long_arrivals(name, chunk) for chunk in (CHUNK, 0)]
     return found
@@ -208,7 +245,7 @@ def main() -> None:
     """Measure, print, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shapes", nargs="+", default=["smollm2-135m", "qwen3-0.6b", "qwen3-8b"])
-    parser.add_argument("--what", nargs="+", default=["decode", "prefill", "mixed", "w", "chunks"])
+    parser.add_argument("--what", nargs="+", default=["decode", "prefill", "mixed", "w", "chunks", "others"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
@@ -217,9 +254,12 @@ def main() -> None:
     result = {**base.provenance(args.commit), "stage": 2, "rates_before": base.device_rates(), "shapes": []}
     print(json.dumps(result["rates_before"]), flush=True)
     for name in args.shapes:
+        gc.collect()
         torch.cuda.empty_cache()
         result["shapes"].append(measure(name, set(args.what), result["rates_before"]["matmul_tflop_s"]))
         print(json.dumps(result["shapes"][-1]), flush=True)
+    gc.collect()
+    torch.cuda.empty_cache()
     result["rates_after"] = base.device_rates()
     print(json.dumps(result["rates_after"]))
     if args.out is not None:

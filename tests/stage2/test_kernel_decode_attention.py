@@ -226,9 +226,10 @@ def test_merging_is_the_average_over_all_keys() -> None:
 
 
 def test_choice_of_splits_fills_the_gpu_without_a_cliff() -> None:
-    assert choose_splits(1, 8, 132) == MAX_SPLITS
-    assert choose_splits(8, 8, 132) == 16
-    assert choose_splits(64, 8, 132) == 2
+    assert choose_splits(1, 8, 132) == 32
+    assert choose_splits(1, 1, 132, 64) == MAX_SPLITS
+    assert choose_splits(8, 8, 132) == 4
+    assert choose_splits(64, 8, 132) == 1
     assert choose_splits(10_000, 8, 132) == 1
     for max_reqs in range(1, 600):
         splits = choose_splits(max_reqs, 8, 132)

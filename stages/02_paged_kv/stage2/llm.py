@@ -16,14 +16,25 @@ from stage1.frontend import load_processors
 from stage1.text_client import TextClient
 from stage1.trace.sinks import Sink
 from stage2.build import CONFIGS, SUPPORTED, build
+from stage2.config import BatchConfig
+
+
+def supported(settings: Settings) -> frozenset[str]:
+    """The request features of an engine with ``settings``: a priority that nobody would look at is refused."""
+    return SUPPORTED if settings[BatchConfig].scheduling_policy == "priority" else SUPPORTED - {"priority"}
 
 
 class LLM(stage1_llm.LLM):
     """Stage 1's ``LLM`` over a paged cache with continuous batching."""
 
     configs: Sequence[type[Any]] = CONFIGS
-    supported: frozenset[str] = SUPPORTED
     build: Callable[..., EngineCore] = staticmethod(build)
+
+    def __init__(
+        self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
+    ) -> None:
+        self.supported = supported(_read(model, settings))
+        super().__init__(model, parts=parts, sinks=sinks, **settings)
 
 
 class AsyncLLM(TextClient):
@@ -35,7 +46,11 @@ class AsyncLLM(TextClient):
     def __init__(
         self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
     ) -> None:
-        chosen = Settings.from_keywords(CONFIGS, settings if model is None else {"model": model, **settings})
-        inputs, outputs = load_processors(chosen, SUPPORTED)
+        chosen = _read(model, settings)
+        inputs, outputs = load_processors(chosen, supported(chosen))
         core = build(chosen, **({} if parts is None else {"parts": parts}), sinks=sinks)
         super().__init__(InProcessClient(core), inputs, outputs, stage=2)
+
+
+def _read(model: str | None, settings: dict[str, Any]) -> Settings:
+    return Settings.from_keywords(CONFIGS, settings if model is None else {"model": model, **settings})

@@ -15,7 +15,8 @@ from stage1.params import SamplingParams
 
 def is_plain(params: SamplingParams, vocab_size: int) -> bool:
     """Whether greedy choice or a draw at the temperature is all: what a captured graph does."""
-    return not (changes_logits(params) or has_filter(params, vocab_size) or params.logprobs is not None)
+    wants_logprobs = params.logprobs is not None or params.prompt_logprobs is not None
+    return not (wants_logprobs or changes_logits(params) or has_filter(params, vocab_size))
 
 
 def has_filter(params: SamplingParams, vocab_size: int) -> bool:

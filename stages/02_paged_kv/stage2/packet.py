@@ -25,7 +25,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from stage2.state import Edit, RequestTable, TableRow
+from stage2.rows import Step
+from stage2.state import Edit, RequestTable
 
 HEADER = 4
 MAX_EDITS = 1 << 16  # in a packet; a step with more sends them ahead in a copy of their own
@@ -50,20 +51,11 @@ class Packet:
         self._views = [buffer.numpy() for buffer in self._buffers]
         self._turn = 0
 
-    def send(
-        self,
-        rows: Sequence[TableRow],
-        counts: Sequence[int],
-        samples: Sequence[bool],
-        edits: list[Edit],
-        table: RequestTable,
-    ) -> None:
+    def send(self, step: Step, edits: list[Edit], table: RequestTable) -> None:
         """Start the copy of a step's packet.
 
         Args:
-            rows: the requests of the step, in order.
-            counts: tokens of each.
-            samples: whether a token is drawn for each.
+            step: the requests, in batch order.
             edits: changes of the request table.
             table: which takes them at once when the packet has no room.
         """
@@ -71,15 +63,15 @@ class Packet:
             apply_now(edits, table)
             edits = []
         self._turn = (self._turn + 1) % len(self._buffers)
-        view, m, n = self._views[self._turn], self.max_reqs, len(rows)
-        view[HEADER : HEADER + n] = [row.row for row in rows]
-        view[HEADER + m : HEADER + m + n] = [row.num_computed for row in rows]
-        starts = view[HEADER + 2 * m : HEADER + 3 * m + 1]
+        view, m, n = self._views[self._turn], self.max_reqs, len(step.rows)
+        view[HEADER : HEADER + n] = step.index
+        view[HEADER + m : HEADER + m + n] = step.starts
+        starts = view[HEADER + 2 * m : HEADER + 2 * m + n + 1]
         starts[0] = 0
-        np.cumsum(counts, out=starts[1 : n + 1])
-        view[HEADER + 3 * m + 1 : HEADER + 3 * m + 1 + n] = samples
+        np.cumsum(step.counts, out=starts[1:])
+        view[HEADER + 3 * m + 1 : HEADER + 3 * m + 1 + n] = step.samples
         num_edits = write_edits(edits, view[self.edits_at :])
-        view[:HEADER] = (n, starts[n], num_edits, 0)
+        view[:HEADER] = (n, step.num_tokens, num_edits, 0)
         used = self.edits_at + 2 * num_edits
         self.data[:used].copy_(self._buffers[self._turn][:used], non_blocking=True)
 

@@ -53,6 +53,8 @@ class ResultCopies:
 def to_output(rows: Sequence[RowState], ids: Sequence[int], flags: Sequence[int]) -> ModelRunnerOutput:
     """The record of a step, from ``ids`` and ``flags`` [R] as they came from the device."""
     req_ids = [row.req_id for row in rows]
+    if min(flags) == max(flags) == 1:  # the common case
+        return ModelRunnerOutput(req_ids, [[token] for token in ids])
     out = ModelRunnerOutput(req_ids, [[token] if flag else [] for token, flag in zip(ids, flags, strict=True)])
     if BAD in flags:
         out.failed = {req_id: BAD_LOGITS for req_id, flag in zip(req_ids, flags, strict=True) if flag == BAD}

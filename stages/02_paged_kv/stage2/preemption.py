@@ -23,34 +23,44 @@ class Preemption:
 
     def __init__(self, kv: KVCacheManager, waiting: WaitingQueue) -> None:
         self.num_preemptions = 0
+        self.leaving: Request | None = None  # a victim whose result is still on its way
         self._kv = kv
         self._waiting = waiting
 
-    def make_room(self, running: list[Request], plan: SchedulerOutput) -> int:
-        """Send the queue's choice of victim from ``running`` back; returns the tokens that leave ``plan`` with it.
+    def make_room(self, running: list[Request], plan: SchedulerOutput) -> bool:
+        """Send the queue's choice of victim from ``running`` back, perhaps the one that needs the room.
 
-        The victim may be the very request that needs the room.
+        ``False`` = a victim is chosen and has sampled a token in a step that has not returned: it gets no more, and its
+        blocks come when that token is known.
         """
         victim = self._waiting.worst(running)
-        num_tokens = _unplan(victim, plan)
+        victim.status = Status.PREEMPTED
+        if victim.num_in_flight > int(victim.req_id in plan.num_scheduled):  # one may be this plan's own
+            self.leaving = victim
+            return False
+        self._send_back(victim, running, plan)
+        return True
+
+    def complete(self, running: list[Request], plan: SchedulerOutput) -> None:
+        """Send back who is leaving, if all its results have come. Called first in every step."""
+        victim = self.leaving
+        if victim is None or (victim.num_in_flight and not victim.status.is_finished):
+            return
+        self.leaving = None
+        if not victim.status.is_finished:
+            self._send_back(victim, running, plan)
+
+    def _send_back(self, victim: Request, running: list[Request], plan: SchedulerOutput) -> None:
+        """Out of this plan, out of the cache, and back to the queue with nothing computed."""
+        if plan.num_scheduled.pop(victim.req_id, None) is not None:
+            place = plan.cached.req_ids.index(victim.req_id)
+            del plan.cached.req_ids[place], plan.cached.num_computed[place]
+            plan.cached.new_block_ids.pop(victim.req_id, None)
         running.remove(victim)
         self._kv.free(victim)
         victim.num_computed_tokens = 0
+        victim.num_in_flight = 0
         victim.num_preemptions += 1
-        victim.status = Status.PREEMPTED
         self.num_preemptions += 1
         self._waiting.put_back(victim)
         plan.preempted.append(victim.req_id)
-        return num_tokens
-
-
-def _unplan(victim: Request, plan: SchedulerOutput) -> int:
-    """Take ``victim`` out of this step's plan, if it is in it; returns its tokens."""
-    num_tokens = plan.num_scheduled.pop(victim.req_id, 0)
-    if num_tokens:
-        place = plan.cached.req_ids.index(victim.req_id)
-        del plan.cached.req_ids[place], plan.cached.num_computed[place]
-        plan.cached.new_block_ids.pop(victim.req_id, None)
-        if victim.num_computed_tokens == victim.num_tokens:
-            victim.num_in_flight -= 1
-    return num_tokens

@@ -27,6 +27,7 @@ class ProfileRun:
         self._make_runner = make_runner
         self._limits = limits
         self._captures = captures
+        self.num_blocks = 0  # of the runner's cache
 
     def run(self) -> PagedRunner:
         """Compute ``max_tokens`` tokens in as few prompts as hold them, drawing for each; returns the runner.
@@ -46,7 +47,8 @@ class ProfileRun:
             new.append(NewRequestData(str(i), [0] * length, [], params, list(range(first, first + blocks)), 0))
             first += blocks
         scheduled = {str(i): length for i, length in enumerate(lengths)}
-        runner = self._make_runner(sum(needed))
+        self.num_blocks = sum(needed)
+        runner = self._make_runner(self.num_blocks)
         runner.execute(SchedulerOutput(0, new, CachedRequests(), scheduled))
         return runner
 

@@ -76,9 +76,10 @@ class PagedRunner:
         self._buffers = StepBuffers(limits.max_reqs, limits.max_tokens, limits.max_blocks, device)
         self._inputs = inputs(self._packet, table, limits.block_size, slots)
         self._results = ResultCopies(limits.max_reqs, device)
-        self._keeper = RowKeeper(table, lambda params: is_plain(params, model.shape.vocab_size))
         # Whether a draw that needs nothing from the host can be part of a graph.
-        self._draws_in_graph: bool = getattr(sampler, "capturable", False)
+        draws: bool = getattr(sampler, "capturable", False)
+        self._draws_in_graph, vocab_size = draws, model.shape.vocab_size
+        self._keeper = RowKeeper(table, lambda params: draws and is_plain(params, vocab_size))
         self._graphs = StepGraphs()
 
     @torch.inference_mode()
@@ -100,31 +101,21 @@ class PagedRunner:
         step, edits = self._keeper.follow(plan)
         if not step.rows:
             return PendingStep(lambda: ModelRunnerOutput([], []))
-        self._packet.send(step.rows, step.counts, step.samples, edits, self._keeper.table)
-        batch = self._buffers.batch(
-            len(step.rows),
-            step.num_tokens,
-            num_chunks=step.num_chunks,
-            num_singles=len(step.rows) - step.num_chunks,
-            max_query_len=max(step.counts),
-            max_seq_len=step.max_seq_len,
-            states=step.rows,
-            samples=step.samples,
-        )
-        self._prepare(step, batch)
+        self._packet.send(step, edits, self._keeper.table)
         graph = self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks)
-        computed = self._compute(batch) if graph is None else self._replay(graph, batch, step)
+        if graph is not None and step.is_plain and not self._hooks:
+            graph.replay()
+            demands = None
+        else:
+            demands = self._launch_demanding(step, graph)
         wait = self._results.start(len(step.rows))
-        prompts = prompt_rows(batch, computed.hidden, self._model)
         self._keeper.advance(step)
 
         def finish() -> ModelRunnerOutput:
             out = to_output(step.rows, *wait())
-            add_logprobs(out, batch, computed.sampled, self._model.shape.vocab_size)
-            out.prompt_logprobs = prompts
+            if demands is not None:
+                demands(out)
             self._keeper.see(step, out)
-            for hook in self._hooks:
-                hook.after_forward(plan, batch, out)
             return out
 
         return PendingStep(finish)
@@ -135,8 +126,12 @@ class PagedRunner:
 
     # --- below: the phases of a step ----------------------------------------------------------------
 
-    def _prepare(self, step: Step, batch: StepBatch) -> None:
-        """What the host does before the launches, for those who asked for it."""
+    def _launch_demanding(self, step: Step, graph: StepGraph | None) -> Callable[[ModelRunnerOutput], None]:
+        """Queue a step that needs the host: no graph, a draw that is not in it, or hooks.
+
+        Returns what completes the step's record when its tokens have arrived.
+        """
+        batch = self._views(step)
         if step.concerns_processors:
             for processor in self._processors:
                 processor.prepare(step.plan, batch)
@@ -144,6 +139,31 @@ class PagedRunner:
             self._inputs.fill(batch)  # once more in the graph, with the same result
             for hook in self._hooks:
                 hook.before_forward(step.plan, batch)
+        computed = self._compute(batch) if graph is None else self._replay(graph, batch, step)
+        prompts = prompt_rows(batch, computed.hidden, self._model)
+
+        def complete(out: ModelRunnerOutput) -> None:
+            add_logprobs(out, batch, computed.sampled, self._model.shape.vocab_size)
+            out.prompt_logprobs = prompts
+            for hook in self._hooks:
+                hook.after_forward(step.plan, batch, out)
+
+        return complete
+
+    def _views(self, step: Step) -> StepBatch:
+        """The step's inputs, exactly as long as they are, with the host's view of its rows."""
+        for row, num_computed in zip(step.rows, step.starts.tolist(), strict=True):
+            row.num_computed = num_computed
+        return self._buffers.batch(
+            len(step.rows),
+            step.num_tokens,
+            num_chunks=step.num_chunks,
+            num_singles=len(step.rows) - step.num_chunks,
+            max_query_len=int(step.counts.max()),
+            max_seq_len=int((step.starts + step.counts).max()),
+            states=step.rows,
+            samples=step.samples.tolist(),
+        )
 
     def _compute(self, batch: StepBatch) -> Computed:
         """Queue the launches of a step. Captured with a padded batch that has no ``states``."""

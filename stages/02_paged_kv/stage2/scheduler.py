@@ -57,6 +57,7 @@ class ContinuousScheduler:
         self._waiting = waiting
         self._chunk = chunk
         self._preemption = preemption(kv, waiting)
+        self._room = kv.num_blocks * kv.block_size  # tokens
         self._running: list[Request] = []
         self._step = 0
         self._scheduled_tokens = 0
@@ -76,15 +77,19 @@ class ContinuousScheduler:
         """End requests now; unknown ids are ignored."""
         self._lifecycle.abort(req_ids)
         self._forget_ended()
+        if len(self._waiting) > 2 * len(self._lifecycle.requests):
+            self._waiting.drop_ended()
 
     def schedule(self) -> SchedulerOutput:
-        """The next step."""
+        """The next step; results of earlier ones may still be on their way."""
         for req in self._lifecycle.released():
             self._waiting.add(req)
         self._step += 1
         plan = SchedulerOutput(step=self._step, new=[], cached=CachedRequests(), num_scheduled={})
+        self._preemption.complete(self._running, plan)
         budget = self._schedule_running(plan, self._limits.max_num_batched_tokens)
-        if not plan.preempted:  # else whoever comes in would push out others at once
+        # After a preemption whoever comes in would push out others at once, unless nobody else is left.
+        if self._preemption.leaving is None and not (plan.preempted and plan.num_scheduled):
             budget = self._schedule_waiting(plan, budget)
         self._scheduled_tokens = self._limits.max_num_batched_tokens - budget
         return self._lifecycle.plan_made(plan)
@@ -92,7 +97,8 @@ class ContinuousScheduler:
     def update(self, plan: SchedulerOutput, out: ModelRunnerOutput) -> EngineCoreOutputs:
         """Read a step's result."""
         outputs = self._lifecycle.update(plan, out)
-        self._forget_ended()
+        if outputs.finish_reason:
+            self._forget_ended()
         return outputs
 
     def fail(self, plan: SchedulerOutput, reason: str) -> EngineCoreOutputs:
@@ -116,26 +122,28 @@ class ContinuousScheduler:
 
     def _schedule_running(self, plan: SchedulerOutput, budget: int) -> int:
         """Give each running request its tokens, in order of admission; returns the budget left."""
-        index = 0
-        while index < len(self._running) and budget > 0:
-            req = self._running[index]
-            num_tokens = self._share(req, budget)
-            if num_tokens <= 0:
-                index += 1
+        req_ids, starts, num_scheduled = plan.cached.req_ids, plan.cached.num_computed, plan.num_scheduled
+        block_size, alive = self._kv.block_size, Status.RUNNING
+        for req in tuple(self._running):
+            if budget == 0:
+                break
+            gap, start = req.num_tokens_to_compute, req.num_computed_tokens
+            if gap <= 0 or req.status is not alive:  # all is on its way, or it has given way
                 continue
-            block_ids = self._kv.allocate_slots(req, req.num_computed_tokens + num_tokens)
-            if block_ids is None:
-                budget += self._give_way(req, plan)
-                # ``req`` tries again, wherever it stands now; if it gave way itself, the next one stands in its place.
-                index = next((i for i, other in enumerate(self._running) if other is req), index)
-                continue
-            plan.cached.req_ids.append(req.req_id)
-            plan.cached.num_computed.append(req.num_computed_tokens)
-            if block_ids:
-                plan.cached.new_block_ids[req.req_id] = block_ids
-            self._count(plan, req, num_tokens)
+            num_tokens = 1 if gap == 1 else self._share(gap, budget)
+            if num_tokens > -start % block_size:  # more than what is left of its last block
+                has_room = self._make_room(req, start + num_tokens, plan)
+                if plan.preempted:  # whoever gave way may have left this plan
+                    budget = self._limits.max_num_batched_tokens - plan.total_tokens
+                if not has_room:
+                    continue
+            req_ids.append(req.req_id)
+            starts.append(start)
+            num_scheduled[req.req_id] = num_tokens
+            req.num_computed_tokens = start + num_tokens  # what is scheduled counts as computed at once
+            if num_tokens == gap:
+                req.num_in_flight += 1  # a closed gap samples a token
             budget -= num_tokens
-            index += 1
         return budget
 
     def _schedule_waiting(self, plan: SchedulerOutput, budget: int) -> int:
@@ -144,7 +152,7 @@ class ContinuousScheduler:
             req = self._waiting.peek()
             if req is None:
                 break
-            if req.num_tokens > self._kv.num_blocks * self._kv.block_size:
+            if req.num_tokens > self._room:
                 self._refuse(req)
                 continue
             hit = self._kv.lookup(req)
@@ -160,49 +168,45 @@ class ContinuousScheduler:
             self._waiting.pop()
             self._running.append(req)
             req.status = Status.RUNNING
-            req.num_computed_tokens = hit.num_tokens
+            all_ids = [*hit.block_ids, *block_ids]
             plan.new.append(
-                NewRequestData(
-                    req.req_id,
-                    req.prompt_ids,
-                    list(req.output_ids),
-                    req.params,
-                    [*hit.block_ids, *block_ids],
-                    hit.num_tokens,
-                )
+                NewRequestData(req.req_id, req.prompt_ids, list(req.output_ids), req.params, all_ids, hit.num_tokens)
             )
-            num_tokens = self._share(req, budget)
-            self._count(plan, req, num_tokens)
+            req.num_computed_tokens = hit.num_tokens
+            gap = req.num_tokens_to_compute
+            num_tokens = self._share(gap, budget)
+            plan.num_scheduled[req.req_id] = num_tokens
+            req.num_computed_tokens += num_tokens
+            if num_tokens == gap:
+                req.num_in_flight += 1
             budget -= num_tokens
         return budget
 
-    def _share(self, req: Request, budget: int) -> int:
-        """How much of its gap ``req`` closes in this step."""
-        return self._chunk(req.num_tokens_to_compute, budget, self._limits.long_prefill_token_threshold)
-
-    def _count(self, plan: SchedulerOutput, req: Request, num_tokens: int) -> None:
-        """What is scheduled counts as computed at once; a closed gap samples a token."""
-        plan.num_scheduled[req.req_id] = num_tokens
-        req.num_computed_tokens += num_tokens
-        if req.num_computed_tokens == req.num_tokens + req.num_in_flight:
-            req.num_in_flight += 1
+    def _share(self, gap: int, budget: int) -> int:
+        """How much of a gap is closed in this step."""
+        return self._chunk(gap, budget, self._limits.long_prefill_token_threshold)
 
     # --- below: when the blocks run out ---------------------------------------------------------------
 
-    def _give_way(self, req: Request, plan: SchedulerOutput) -> int:
-        """Preempt someone so that ``req`` may go on; returns the budget that this gives back."""
-        if len(self._running) > 1:
-            return self._preemption.make_room(self._running, plan)
-        self._refuse(req)
-        return 0
+    def _make_room(self, req: Request, upto: int, plan: SchedulerOutput) -> bool:
+        """Blocks for tokens ``[0, upto)``, for which others may have to give way; ``False`` = not in this step."""
+        while (block_ids := self._kv.allocate_slots(req, upto)) is None:
+            if len(self._running) == 1:
+                if upto > self._room and req.num_in_flight == 0:  # a token on its way may be the end of it
+                    self._refuse(req)
+                return False
+            if not self._preemption.make_room(self._running, plan) or req.status is not Status.RUNNING:
+                return False
+        if block_ids:
+            plan.cached.new_block_ids[req.req_id] = block_ids
+        return True
 
     def _refuse(self, req: Request) -> None:
         """The whole cache is too small for ``req``: end it, or the queue would stand for ever."""
-        room = self._kv.num_blocks * self._kv.block_size
         self._lifecycle.doom(
             req,
-            f"the request has {req.num_tokens:,} tokens and the whole KV cache holds {room:,}: shorten it, or give the "
-            "cache more memory (--num-gpu-blocks-override, --kv-cache-memory-bytes)",
+            f"the request has {req.num_tokens:,} tokens and the whole KV cache holds {self._room:,}: shorten it, or "
+            "give the cache more memory (--num-gpu-blocks-override, --kv-cache-memory-bytes)",
         )
         self._forget_ended()
 

@@ -11,11 +11,12 @@ from typing import Any
 from stage1 import serving
 from stage1.config import Settings
 from stage1.server.config import ServerConfig
-from stage2.build import CONFIGS, SUPPORTED, build
+from stage2.build import CONFIGS, build
+from stage2.llm import supported
 
 SERVER_CONFIGS = (*CONFIGS, ServerConfig)
 
 
 def serve(settings: Settings, *, parts: Any = None, owners: Mapping[str, str] | None = None) -> None:
     """Serve the engine of ``settings`` until a signal ends it; the arguments are those of stage 1's ``serve``."""
-    serving.serve(settings, parts=parts, owners=owners, build_core=build, supported=SUPPORTED, stage=2)
+    serving.serve(settings, parts=parts, owners=owners, build_core=build, supported=supported(settings), stage=2)

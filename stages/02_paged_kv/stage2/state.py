@@ -33,8 +33,6 @@ class TableRow(RowState):
     """The host's view of a row."""
 
     row: int
-    num_given: int  # tokens that came with the request; the others were sampled here
-    num_known: int  # with those that are sampled and not yet seen by the host
 
 
 class RequestTable:
@@ -45,6 +43,7 @@ class RequestTable:
     """
 
     def __init__(self, num_rows: int, max_blocks: int, max_model_len: int, device: torch.device) -> None:
+        self.num_rows = num_rows
         self.tokens_at = BLOCKS + max_blocks  # column of the first token
         self.width = self.tokens_at + max_model_len + 1
         if num_rows * self.width >= 1 << 31:

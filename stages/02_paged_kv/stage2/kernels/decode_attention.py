@@ -29,7 +29,7 @@ from stage2.kernels.split_attention import attend_kernel
 MAX_HEAD_DIM = 256
 MAX_QUERY_LEN = 8
 MAX_SPLITS = 64
-PROGRAMS_PER_SM = 8
+PROGRAMS_PER_SM = 2
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,22 @@ TILINGS = {
     (128, 4): Tiling(32, 4, 2),
     (256, 4): Tiling(32, 4, 2),
 }
+SPLIT_TILINGS = {**TILINGS, (128, 2): Tiling(64, 2, 5)}  # few programs: more bytes on their way in each
 
 
-def tiling(head_dim: int, num_rows: int, dtype: torch.dtype) -> Tiling:
+def tiling(head_dim: int, num_rows: int, dtype: torch.dtype, num_splits: int = 1) -> Tiling:
     """The variant for ``num_rows`` rows (query heads of a KV head times query tokens, padded) of size ``head_dim``."""
-    chosen = TILINGS[max(64, triton.next_power_of_2(head_dim)), dtype.itemsize]
+    table = TILINGS if num_splits == 1 else SPLIT_TILINGS
+    chosen = table[max(64, triton.next_power_of_2(head_dim)), dtype.itemsize]
     return chosen if num_rows <= 16 else chosen._replace(num_warps=4)  # more accumulators: spread over more threads
 
 
-def choose_splits(max_reqs: int, kv_heads: int, num_sms: int) -> int:
-    """Splits for a launch of ``max_reqs`` requests: a power of two that gives each multiprocessor some programs."""
-    wanted = PROGRAMS_PER_SM * num_sms / (max_reqs * kv_heads)
+def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 128) -> int:
+    """Splits for a launch of ``max_reqs`` requests: a power of two that gives each multiprocessor some programs.
+
+    Smaller heads make smaller tiles, so more programs are needed for as many bytes on their way.
+    """
+    wanted = PROGRAMS_PER_SM * num_sms * max(1.0, 128 / head_dim) / (max_reqs * kv_heads)
     return min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted))))
 
 
@@ -186,7 +191,7 @@ def _launch(
         raise ValueError(f"num_splits is {num_splits}; it must be 1 to {MAX_SPLITS}: see choose_splits")
     partial, lse = _partial_results(workspace, q, num_splits)
     num_rows = max(16, triton.next_power_of_2(max_query_len * heads // kv_heads))
-    tile, num_warps, num_stages = tiling(dim, num_rows, q.dtype)
+    tile, num_warps, num_stages = tiling(dim, num_rows, q.dtype, num_splits)
     kernels.attend[(kv_heads, num_splits, seq_lens.shape[0])](
         *(q, k_cache, v_cache, block_table, seq_lens, seq_lens if query_start is None else query_start),
         *(out, partial, lse, scale * math.log2(math.e)),

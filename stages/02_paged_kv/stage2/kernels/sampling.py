@@ -105,7 +105,7 @@ def _race_kernel(
         token = start + column  # [block]
         logit = tl.load(logits_ptr + row * row_stride + token, mask=token < vocab_size, other=float("-inf"))
         score = logit.to(tl.float32)
-        peak = tl.maximum(peak, tl.where(score == score, score, float("inf")))
+        peak = tl.maximum(peak, score, propagate_nan=tl.PropagateNan.ALL)
         if filtered:
             score = tl.where(score < tl.load(floor_ptr + row), float("-inf"), score)
         if temperature > 0:
@@ -113,6 +113,7 @@ def _race_kernel(
         better = score > best  # false for a not-a-number, and for an equal score with a larger id
         best = tl.where(better, score, best)
         best_id = tl.where(better, token, best_id)
+    peak = tl.where(peak == peak, peak, float("inf"))
     winner = tl.max(best, axis=0)
     cell = row * tl.num_programs(1) + tl.program_id(1)
     tl.store(best_ptr + cell, winner)
