@@ -28,10 +28,10 @@ def add_mine_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_mine(stage: int) -> Mine:
-    """The learner's parts; prints to standard error whose version of each part runs."""
+def load_mine(stage: int, backend: str = "auto") -> Mine:
+    """The learner's parts for an ``attention_backend``; prints to standard error whose version of each part runs."""
     from sixfold.exercises import mine
 
-    states = mine.survey(stage)
+    states = mine.survey(stage, backend=backend)
     print(mine.banner(states), file=sys.stderr)
     return Mine(mine.parts_from(stage, mine.paths_of(states)), mine.owners_of(states))

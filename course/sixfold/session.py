@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import torch
 
+from sixfold.interpreter import interpret_kernels
 from sixfold.stages import available
 from stage1.config import DeviceConfig, ModelConfig
 from stage1.model.embedded import find_gguf
@@ -81,6 +82,8 @@ def start(notebook: str, *, stage: int, minutes: int, minutes_gpu: int) -> Profi
     free = psutil.virtual_memory().available
     if free < MIN_FREE_BYTES:
         raise RuntimeError(f"{free / 2**30:.1f} GiB of memory are free and 1 GiB is needed: close other programs")
+    if profile.device == "cpu":
+        interpret_kernels()
     random.seed(SEED)
     torch.manual_seed(SEED)
     if profile.name == "ci":

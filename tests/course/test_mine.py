@@ -221,6 +221,7 @@ def test_workers_load_from_paths_alone(tmp_path: Path) -> None:
 
 def test_a_part_that_a_later_stage_keeps_is_yours_there_too() -> None:
     """Stage 2 has its own KV manager and scheduler; operations, rotation and sampler are still stage 1's."""
-    parts = {state.part for state in mine.survey(2)}
-    assert {"ops", "rotate", "attention", "sampler"} <= parts
-    assert not {"kv_manager", "scheduler"} & parts
+    stage_of = {state.part: state.exercise.stage for state in mine.survey(2)}
+    assert {"ops", "rotate", "attention", "sampler"} <= {part for part, stage in stage_of.items() if stage == 1}
+    assert stage_of["kv_manager"] == 2
+    assert stage_of.get("scheduler", 2) == 2

@@ -226,15 +226,24 @@ def test_merging_is_the_average_over_all_keys() -> None:
 
 
 def test_choice_of_splits_fills_the_gpu_without_a_cliff() -> None:
-    assert choose_splits(1, 8, 132) == 32
-    assert choose_splits(1, 1, 132, 64) == MAX_SPLITS
-    assert choose_splits(8, 8, 132) == 4
-    assert choose_splits(64, 8, 132) == 1
-    assert choose_splits(10_000, 8, 132) == 1
+    assert choose_splits(1, 8, 132) == (32, 2)
+    assert choose_splits(1, 1, 132, 64).number == MAX_SPLITS
+    assert choose_splits(8, 8, 132) == (4, 2)
+    assert choose_splits(64, 8, 132) == (4, 64), "long requests only"
+    assert choose_splits(10_000, 8, 132).number == 1
     for max_reqs in range(1, 600):
-        splits = choose_splits(max_reqs, 8, 132)
-        assert splits in (1, 2, 4, 8, 16, 32, 64)
-        assert splits >= choose_splits(max_reqs + 1, 8, 132)
+        number, min_tiles = choose_splits(max_reqs, 8, 132)
+        assert number in (1, 2, 4, 8, 16, 32, 64)
+        if min_tiles == 2:
+            assert number * max_reqs * 8 >= 132, "a program for each multiprocessor"
+
+
+def test_only_long_requests_are_cut_where_splits_have_a_least_length() -> None:
+    case = make_case([700, 3, 129, 256])
+    whole = paged_decode(*case.inputs, num_splits=1, scale=case.scale)
+    cut = paged_decode(*case.inputs, num_splits=4, min_tiles=4, scale=case.scale)
+    torch.testing.assert_close(cut, whole, rtol=2e-2 if whole.dtype != torch.float32 else 1e-5, atol=1e-2)
+    assert torch.equal(cut[1:3], whole[1:3]), "one split each: the very same sums"
 
 
 def test_misfits_are_refused() -> None:

@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     stage = stage_module(number)
     params = sampling_params(stage, options)
     settings = given_settings(options)
-    mine = {} if not options.mine else {"parts": load_mine(number).parts}
+    mine = {} if not options.mine else {"parts": load_mine(number, settings.get("attention_backend", "auto")).parts}
     print(f"stage {number}: loading {settings.get('model', 'the embedded model')}", file=sys.stderr)
     with stage.LLM(**mine, **settings) as llm:
         asked = [llm.render_chat([{"role": "user", "content": text}]) for text in prompts] if options.chat else prompts

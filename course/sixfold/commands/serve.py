@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     number = chosen_stage([] if options.stage is None else ["--stage", str(options.stage)])
     mine: dict[str, Any] = {}
     if options.mine:
-        loaded = load_mine(number)
+        loaded = load_mine(number, settings.get("attention_backend", "auto"))
         mine = {"parts": loaded.parts, "owners": loaded.owners}
     code = stage_module(number).serve(Settings.from_keywords(server_configs(number), settings), **mine)
     return int(code or 0)

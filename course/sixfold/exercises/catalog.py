@@ -43,6 +43,7 @@ class Exercise:
     not_tested: str = ""
     misconceptions: dict[str, str] = field(default_factory=dict)  # wrong_name → id of the misconception
     factory: bool = True  # whether the engine calls the symbol once to get the part
+    kernel: bool = False  # whether it is a Triton kernel: interpreted where there is no GPU
 
     @property
     def module(self) -> str:
@@ -128,7 +129,7 @@ def load_exercise(folder: Path) -> Exercise:
     known = {f.name: f for f in fields(Exercise) if f.name != "folder"}
     if unknown := sorted(given.keys() - known):
         raise ValueError(f"{path}: unknown field {unknown[0]!r}; possible: {', '.join(known)}")
-    optional = {"vllm", "prerequisites", "keep", "shapes", "not_tested", "misconceptions", "factory"}
+    optional = {"vllm", "prerequisites", "keep", "shapes", "not_tested", "misconceptions", "factory", "kernel"}
     if missing := [name for name in known if name not in given and name not in optional]:
         raise ValueError(f"{path}: {missing[0]!r} is missing")
     for name, value in given.items():

@@ -34,6 +34,7 @@ from sixfold.exercises.outcome import MOST_OUTPUT, Finding
 from sixfold.exercises.signatures import misfit
 from sixfold.exercises.store import shown_path
 from sixfold.exercises.stub import NotAttempted
+from sixfold.interpreter import interpret_without_gpu
 
 SEED = 20250806  # of every check: the inputs are the same each time
 Tell = Callable[..., None]
@@ -53,6 +54,8 @@ def main(folder: str, file: str, pipe: str, seconds: str) -> None:
 
         torch.set_num_threads(1)
         exercise = load_exercise(Path(folder))
+        if exercise.kernel:
+            interpret_without_gpu()
         check = load_file(exercise.folder / "check.py")
         importlib.import_module(exercise.module)
         limit_memory()
@@ -164,6 +167,7 @@ def run_case(check: ModuleType, subject: Any, case: Case) -> tuple[Any, BaseExce
     try:
         return check.run(subject, case), None
     except BaseException as error:  # SystemExit, too, is an answer like any other
+        error = faults.root(error)
         return Raised(type(error).__name__), error
 
 

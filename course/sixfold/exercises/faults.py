@@ -17,6 +17,13 @@ MOST_FRAMES = 4
 MOST_LETTERS = 500  # of an exception's message
 
 
+def root(error: BaseException) -> BaseException:
+    """What a kernel's code raised: Triton's interpreter wraps it once for each kernel and function it came through."""
+    while type(error).__module__.startswith("triton.") and error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 def headline(error: BaseException) -> str:
     """``TypeError: its message``, or only the type; a syntax error says what is wrong and where."""
     if isinstance(error, SyntaxError):

@@ -15,6 +15,7 @@ from sixfold.exercises import faults, store
 from sixfold.exercises.catalog import Exercise
 from sixfold.exercises.importer import load_file
 from sixfold.exercises.stub import NotAttempted, make_solution, make_stub
+from sixfold.interpreter import interpret_without_gpu
 
 
 def read_hints(exercise: Exercise) -> list[str]:
@@ -87,20 +88,27 @@ def draw(exercise: Exercise) -> Drawing:
 
     The code runs in this process, without a time limit.
     """
+    if exercise.kernel:
+        interpret_without_gpu()
     show = load_file(exercise.folder / "show.py").show
     path = store.exercise_file(exercise)
     shown = store.shown_path(path)
     why = f"{exercise.id} is not attempted yet"
-    if path.is_file():
+    if path.is_file() and not _is_stub(exercise, path):
         try:
             subject = getattr(load_file(path, exercise.module_name), exercise.name)
             return Drawing(show(subject), "yours", f"drawn with your version, {shown}")
-        except NotAttempted:
-            pass
-        except Exception as error:
-            why = f"yours stops with {faults.headline(error)}\n{faults.where(error, path, shown)}".rstrip()
+        except Exception as wrapped:
+            error = faults.root(wrapped)
+            if not isinstance(error, NotAttempted):
+                why = f"yours stops with {faults.headline(error)}\n{faults.where(error, path, shown)}".rstrip()
     reference = getattr(load_file(_solution_file(exercise)), exercise.name)
     return Drawing(show(reference), "reference", f"drawn with the reference: {why}")
+
+
+def _is_stub(exercise: Exercise, path: Path) -> bool:
+    """Whether nothing was written yet: a compiled kernel could not say so itself."""
+    return path.read_text(encoding="utf-8").rstrip() == make_stub(exercise).rstrip()
 
 
 def _solution_file(exercise: Exercise) -> Path:

@@ -17,8 +17,10 @@ from sixfold.exercises import store
 from sixfold.exercises.catalog import Exercise, all_exercises
 from sixfold.exercises.importer import load_file
 from sixfold.exercises.runner import check
+from sixfold.interpreter import interpret_without_gpu
 
 YOURS, REFERENCE = "yours", "reference"
+PLAIN = ("rotate", "attention")  # parts in torch whose place a stage's kernels take
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,11 @@ class PartState:
         return store.exercise_file(self.exercise)
 
 
-def survey(stage: int, folders: Sequence[Path] | None = None) -> list[PartState]:
+def survey(stage: int, folders: Sequence[Path] | None = None, backend: str = "auto") -> list[PartState]:
     """The parts of a stage that have an exercise, there or in an earlier stage, in the order of the exercises.
 
-    A file that changed since its last check is checked again here, which takes some seconds.
+    A file that changed since its last check is checked again here, which takes some seconds. ``backend`` is the
+    engine's ``attention_backend``: kernels and the plain parts whose place they take cannot run together.
     """
     states: dict[str, PartState] = {}
     for exercise in all_exercises(folders):
@@ -47,12 +50,12 @@ def survey(stage: int, folders: Sequence[Path] | None = None) -> list[PartState]
             state = _state(exercise)
             if exercise.part not in states or state.owner == YOURS:
                 states[exercise.part] = state
-    return list(states.values())
+    return _that_fit_together(list(states.values()), backend)
 
 
-def my_parts(stage: int, folders: Sequence[Path] | None = None) -> tuple[Any, dict[str, str]]:
+def my_parts(stage: int, folders: Sequence[Path] | None = None, backend: str = "auto") -> tuple[Any, dict[str, str]]:
     """The stage's ``Parts`` with the learner's versions in it, and part → "yours" or "reference"."""
-    states = survey(stage, folders)
+    states = survey(stage, folders, backend)
     return parts_from(stage, paths_of(states), folders), owners_of(states)
 
 
@@ -78,6 +81,8 @@ def parts_from(stage: int, paths: Mapping[str, str], folders: Sequence[Path] | N
         exercise = exercises.get((part, Path(path).stem))
         if exercise is None:
             raise ValueError(f"{path} belongs to no exercise of stage {stage} that makes the part {part!r}")
+        if exercise.kernel:
+            interpret_without_gpu()
         module = load_file(Path(path), exercise.module_name)
         if not hasattr(module, exercise.name):
             raise ValueError(f"{path} does not define {exercise.name}: `sixfold check {exercise.id}` says more")
@@ -106,7 +111,18 @@ def _fits(exercise: Exercise, stage: int) -> bool:
     if exercise.stage > stage:
         return False
     here, there = (importlib.import_module(f"stage{n}.build").Parts() for n in (stage, exercise.stage))
-    return getattr(here, exercise.part, None) is getattr(there, exercise.part)
+    return hasattr(here, exercise.part) and getattr(here, exercise.part) is getattr(there, exercise.part)
+
+
+def _that_fit_together(states: list[PartState], backend: str) -> list[PartState]:
+    """``states`` without the learner's kernels, or without the plain parts that they replace."""
+    kernels = [state for state in states if state.exercise.kernel and state.owner == YOURS]
+    if backend == "torch":
+        left_out, note = kernels, "kernels run with --attention-backend triton"
+    else:
+        left_out = [state for state in states if kernels and state.part in PLAIN and state.owner == YOURS]
+        note = "your kernels run in its place; --attention-backend torch takes yours"
+    return [dataclasses.replace(state, owner=REFERENCE, note=note) if state in left_out else state for state in states]
 
 
 def _state(exercise: Exercise) -> PartState:

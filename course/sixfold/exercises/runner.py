@@ -88,7 +88,8 @@ def _run(exercise: Exercise, file: Path, time_limit: float) -> tuple[Finding, st
         return Finding("error", f"the check {why}; `sixfold doctor` looks for the cause"), text
     if not ended:
         return _at_case(progress, f"no answer after {time_limit:g} s: is there a loop that never ends?"), text
-    return _at_case(progress, f"your code ended the process ({_ending(code)})"), text
+    why = ": does a load or a store without a mask leave its tensor?" if exercise.kernel else ""
+    return _at_case(progress, f"your code ended the process ({_ending(code)}){why}"), text
 
 
 def _at_case(progress: _Progress, headline: str) -> Finding:

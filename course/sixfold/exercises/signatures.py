@@ -20,6 +20,10 @@ def misfit(exercise: Exercise, reference: ModuleType, theirs: ModuleType) -> str
     if symbol is None:
         return f"the file does not define `{exercise.name}`: keep the name that the stub has"
     own = getattr(reference, exercise.name)
+    if exercise.kernel:
+        if not hasattr(symbol, "fn"):
+            return f"`{exercise.name}` is {_kind(symbol)}, where the engine needs a kernel: keep @triton.jit above it"
+        return _call_misfit(exercise.name, own.fn, symbol.fn)
     if not inspect.isclass(own):
         return _call_misfit(exercise.name, own, symbol)
     if not inspect.isclass(symbol):

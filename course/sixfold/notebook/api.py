@@ -125,7 +125,7 @@ def llm(model: str | None = None, *, stage: int | None = None, **settings: Any) 
         ValueError: as ``LLM`` does.
     """
     number = _stage(stage)
-    states = mine.survey(number)
+    states = mine.survey(number, backend=settings.get("attention_backend", "auto"))
     print(mine.banner(states))
     parts = mine.parts_from(number, mine.paths_of(states))
     return stage_module(number).LLM(model, parts=parts, **settings)

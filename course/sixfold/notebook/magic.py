@@ -15,6 +15,7 @@ from sixfold.exercises import faults, store
 from sixfold.exercises.catalog import Exercise, find
 from sixfold.exercises.importer import load_file
 from sixfold.exercises.stub import NotAttempted, defined_names, make_stub
+from sixfold.interpreter import interpret_without_gpu
 
 
 def register(shell: Any) -> None:
@@ -54,6 +55,8 @@ def _holds_work(path: Path, stub: str) -> bool:
 
 
 def _load(shell: Any, exercise: Exercise, path: Path) -> str:
+    if exercise.kernel:
+        interpret_without_gpu()
     try:
         module = load_file(path, exercise.module_name)
     except NotAttempted as error:

@@ -12,7 +12,7 @@ import torch
 
 from bench_kernels.arena import BLOCK, Arena, Case, relative_error
 from stage2.kernels import decode_attention
-from stage2.kernels.decode_attention import Tiling, choose_splits, paged_decode, workspace_size
+from stage2.kernels.decode_attention import Splits, Tiling, choose_splits, paged_decode, workspace_size
 from stage2.kernels.prefill_attention import paged_prefill
 from stage2.kernels.prefill_tiles import PrefillTile
 
@@ -41,8 +41,8 @@ def decode(
     tables = arena.tables(lengths, len(keys), arena.sets(num_bytes))
     queries = arena.take(len(tables), batch, heads, dim)
     seq_lens = lengths.int().to(arena.device)
-    splits = choose_splits(batch, kv_heads, num_sms(arena.device), dim) if num_splits is None else num_splits
-    workspace = torch.empty(workspace_size(batch, heads, dim, splits), device=arena.device)
+    splits = choose_splits(batch, kv_heads, num_sms(arena.device), dim) if num_splits is None else Splits(num_splits)
+    workspace = torch.empty(workspace_size(batch, heads, dim, splits.number), device=arena.device)
     out = torch.full((batch, heads, dim), torch.nan, dtype=arena.dtype, device=arena.device)
 
     def launch(i: int) -> None:
@@ -51,7 +51,8 @@ def decode(
                 table[max(64, dim), keys.itemsize] = Tiling(*tiling)
         paged_decode(
             *(queries[i], keys, values, tables[i], seq_lens, out),
-            num_splits=splits,
+            num_splits=splits.number,
+            min_tiles=splits.min_tiles,
             scale=dim**-0.5,
             workspace=workspace,
         )

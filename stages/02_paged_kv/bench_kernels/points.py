@@ -64,7 +64,7 @@ class Point(NamedTuple):
         if self.kernel == "decode":
             _, kv_heads, dim = SHAPES[small.get("shape", "8b")]
             splits = choose_splits(small["batch"], kv_heads, num_sms(device), dim)
-            small["num_splits"] = small.get("num_splits") or splits
+            small["num_splits"] = small.get("num_splits") or splits.number
             small |= {"batch": 2, "ragged": False}
         tokens = 64 if self.kernel == "skinny" else 16  # of the kernels, only the skinny product is compiled for tokens
         for name, limit in (("context", 4 * BLOCK), ("tokens", tokens), ("num_rows", 1024), ("rows", 16)):

@@ -75,7 +75,7 @@ def decode_variants() -> Iterator[list[Point]]:
     points += [{"batch": b, "context": 1024, "shape": "135m"} for b in (1, 64, 256)]
     for point in points:
         multiples = (2, 4, 8) if "ragged" in point else (1, 2, 4)
-        usual = choose_splits(point["batch"], KV_HEADS[point.get("shape", "8b")], num_sms("cuda"))
+        usual = choose_splits(point["batch"], KV_HEADS[point.get("shape", "8b")], num_sms("cuda")).number
         splits = sorted({max(1, min(MAX_SPLITS, usual * n // 2)) for n in multiples})
         yield [Point("decode", {**point, "tiling": t, "num_splits": n}) for t in TILINGS for n in splits]
 

@@ -15,6 +15,8 @@ vLLM: ``v1/attention/backends/triton_attn.py``.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from stage1.attention import Rotate
@@ -23,7 +25,7 @@ from stage1.kv_cache import KVCache
 from stage1.model.layers import Attention
 from stage1.model.rope import apply_rope
 from stage2.inputs import StepBatch
-from stage2.kernels.decode_attention import OWN, DecodeKernels, choose_splits, paged_decode, paged_verify
+from stage2.kernels.decode_attention import OWN, DecodeKernels, Splits, choose_splits, paged_decode, paged_verify
 from stage2.kernels.prefill_attention import paged_prefill
 from stage2.kernels.prefill_tiles import bound_query_tiles, choose_tile
 from stage2.kernels.rope_store import rope_and_store
@@ -67,10 +69,12 @@ class TritonAttention:
         )  # fmt: skip
         out = torch.empty_like(q)
         # Room for partial results is a matter of tokens: where they are many, the decodes among them are not cut.
-        is_small = batch.num_tokens <= MAX_SPLIT_TOKENS
-        splits = choose_splits(max(batch.num_singles, 1), kv_heads, self._num_sms, dim) if is_small else 1
+        splits = Splits(1)
+        if batch.num_tokens <= MAX_SPLIT_TOKENS:
+            splits = choose_splits(max(batch.num_singles, 1), kv_heads, self._num_sms, dim)
         pages = (q, keys, values, batch.block_table)
-        common = {"num_splits": splits, "scale": dim**-0.5, "kernels": self._kernels}
+        common: dict[str, Any] = {"scale": dim**-0.5, "kernels": self._kernels}
+        common |= {"num_splits": splits.number, "min_tiles": splits.min_tiles}
         if batch.num_chunks == 0:
             paged_decode(*pages, batch.seq_lens, out, **common)
             return out.flatten(1)

@@ -22,6 +22,7 @@ from stage2.profile import ProfileRun
 logger = logging.getLogger(__name__)
 
 CPU_CACHE_BYTES = 4 << 30
+SEGMENT = 2 << 20  # bytes to which torch rounds up each layer's tensor on a GPU
 GIB = 1 << 30
 
 
@@ -56,7 +57,7 @@ def count_blocks(
     elif device.type == "cpu":
         room = CPU_CACHE_BYTES
     else:
-        room = _gpu_room(config, device, profile, block_bytes)
+        room = _gpu_room(config, device, profile, block_bytes) - shape.num_layers * SEGMENT
     blocks = room // block_bytes
     if blocks < needed:
         raise ValueError(

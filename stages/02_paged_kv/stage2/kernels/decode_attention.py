@@ -23,13 +23,14 @@ from typing import Any, NamedTuple
 import torch
 import triton
 
-from stage2.kernels.merge_splits import merge_kernel, merge_splits
+from stage2.kernels.merge_splits import MIN_TILES, merge_kernel, merge_splits
 from stage2.kernels.split_attention import attend_kernel
 
 MAX_HEAD_DIM = 256
 MAX_QUERY_LEN = 8
 MAX_SPLITS = 64
 PROGRAMS_PER_SM = 2
+ENOUGH, MANY = 2, 8  # programs a multiprocessor, without any split
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,30 @@ def tiling(head_dim: int, num_rows: int, dtype: torch.dtype, num_splits: int = 1
     return chosen if num_rows <= 16 else chosen._replace(num_warps=4)  # more accumulators: spread over more threads
 
 
-def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 128) -> int:
-    """Splits for a launch of ``max_reqs`` requests: a power of two that gives each multiprocessor some programs.
+class Splits(NamedTuple):
+    """How the keys of a launch's requests are cut."""
 
-    Smaller heads make smaller tiles, so more programs are needed for as many bytes on their way.
+    number: int  # most splits of a request
+    min_tiles: int = MIN_TILES  # fewest tiles of a split
+
+
+LONG_ONLY = Splits(4, 64)  # of 4,096 keys or more
+
+
+def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 128) -> Splits:
+    """The splits for a launch of ``max_reqs`` requests.
+
+    Few requests: a power of two that gives each multiprocessor some programs; smaller heads make smaller tiles, so more
+    are needed for as many bytes on their way. Enough requests: only long ones are cut, because a single program reads a
+    long request slower than all others together read theirs. Many requests: none, they hide each other's tails.
     """
-    wanted = PROGRAMS_PER_SM * num_sms * max(1.0, 128 / head_dim) / (max_reqs * kv_heads)
-    return min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted))))
+    programs = max_reqs * kv_heads
+    if programs >= MANY * num_sms:
+        return Splits(1)
+    if programs >= ENOUGH * num_sms:
+        return LONG_ONLY
+    wanted = PROGRAMS_PER_SM * num_sms * max(1.0, 128 / head_dim) / programs
+    return Splits(min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted)))))
 
 
 def workspace_size(num_tokens: int, heads: int, dim: int, num_splits: int) -> int:
@@ -93,6 +111,7 @@ def paged_decode(
     out: torch.Tensor | None = None,
     *,
     num_splits: int,
+    min_tiles: int = MIN_TILES,
     scale: float,
     workspace: torch.Tensor | None = None,
     kernels: DecodeKernels = OWN,
@@ -106,7 +125,8 @@ def paged_decode(
         block_table: [R, B] int32 or int64, rows contiguous; entries past a request's length are never read.
         seq_lens: [R] int32 or int64, keys of each request, its newest included. 0 marks padding: a row of zeros.
         out: [R, heads, dim], contiguous; made when None.
-        num_splits: most splits of a request, see ``choose_splits``.
+        num_splits: most splits of a request, see ``choose_splits``, as for the next.
+        min_tiles: fewest tiles of a split.
         scale: factor on q · k.
         workspace: float32, at least ``workspace_size`` elements, contents irrelevant; made when None. Launches on one
             stream may share it.
@@ -123,6 +143,7 @@ def paged_decode(
         query_start=None,
         max_query_len=1,
         num_splits=num_splits,
+        min_tiles=min_tiles,
         scale=scale,
         workspace=workspace,
         kernels=kernels,
@@ -140,6 +161,7 @@ def paged_verify(
     *,
     max_query_len: int,
     num_splits: int,
+    min_tiles: int = MIN_TILES,
     scale: float,
     workspace: torch.Tensor | None = None,
     kernels: DecodeKernels = OWN,
@@ -160,6 +182,7 @@ def paged_verify(
         query_start=query_start,
         max_query_len=max_query_len,
         num_splits=num_splits,
+        min_tiles=min_tiles,
         scale=scale,
         workspace=workspace,
         kernels=kernels,
@@ -177,6 +200,7 @@ def _launch(
     query_start: torch.Tensor | None,
     max_query_len: int,
     num_splits: int,
+    min_tiles: int,
     scale: float,
     workspace: torch.Tensor | None,
     kernels: DecodeKernels,
@@ -202,6 +226,7 @@ def _launch(
         dim_padded=triton.next_power_of_2(dim),
         num_rows=num_rows,
         tile=tile,
+        min_tiles=min_tiles,
         num_splits=num_splits,
         ragged=query_start is not None,
         num_warps=num_warps,
@@ -211,6 +236,7 @@ def _launch(
         merge_splits(
             *(partial, lse, seq_lens, out),
             tile=tile,
+            min_tiles=min_tiles,
             query_start=query_start,
             max_query_len=max_query_len,
             kernel=kernels.merge,

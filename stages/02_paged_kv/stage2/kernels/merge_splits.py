@@ -21,15 +21,15 @@ import torch
 import triton
 import triton.language as tl
 
-# A split covers at least this many tiles, so that a short request is not cut into crumbs. Read by both kernels.
-MIN_TILES: tl.constexpr = tl.constexpr(2)
+# A split covers at least so many tiles unless a launch says more: a short request is not cut into crumbs.
+MIN_TILES = 2
 EMPTY: tl.constexpr = tl.constexpr(-1.0e30)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def tiles_per_split(num_tiles: tl.tensor, num_splits: tl.constexpr) -> tl.tensor:
+def tiles_per_split(num_tiles: tl.tensor, num_splits: tl.constexpr, min_tiles: tl.constexpr) -> tl.tensor:
     """Tiles that each split of a request takes: split s has the tiles from s times this number on."""
-    return tl.maximum((num_tiles + num_splits - 1) // num_splits, MIN_TILES)
+    return tl.maximum((num_tiles + num_splits - 1) // num_splits, min_tiles)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -50,6 +50,7 @@ def merge_splits(
     out: torch.Tensor,
     *,
     tile: int,
+    min_tiles: int = MIN_TILES,
     query_start: torch.Tensor | None = None,
     max_query_len: int = 1,
     kernel: Any = None,
@@ -62,6 +63,7 @@ def merge_splits(
         seq_lens: [R] int32 or int64; with ``tile`` it tells how many splits a request uses.
         out: [T, heads, dim], contiguous, written in its own dtype.
         tile: keys in a tile of the kernel that wrote ``partial``.
+        min_tiles: fewest tiles of a split there.
         query_start: [R + 1], request r owns the tokens from query_start[r] up to query_start[r + 1]; None where T = R.
         max_query_len: most tokens of a request, at least 1.
         kernel: takes the place of ``merge_kernel``.
@@ -80,6 +82,7 @@ def merge_splits(
         dim=dim,
         dim_padded=triton.next_power_of_2(dim),
         tile=tile,
+        min_tiles=min_tiles,
         num_splits=num_splits,
         splits_padded=triton.next_power_of_2(num_splits),
         ragged=query_start is not None,
@@ -98,6 +101,7 @@ def merge_kernel(
     dim: tl.constexpr,
     dim_padded: tl.constexpr,
     tile: tl.constexpr,
+    min_tiles: tl.constexpr,
     num_splits: tl.constexpr,
     splits_padded: tl.constexpr,
     ragged: tl.constexpr,
@@ -105,7 +109,7 @@ def merge_kernel(
     """One head of one token a program."""
     head, query, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     num_tiles = tl.cdiv(tl.load(seq_lens + request).to(tl.int32), tile)
-    num_used = tl.cdiv(num_tiles, tiles_per_split(num_tiles, num_splits))
+    num_used = tl.cdiv(num_tiles, tiles_per_split(num_tiles, num_splits, min_tiles))
     token, num_queries = tokens_of(query_start, request, ragged)
     if (num_used <= 1) | (query >= num_queries):  # an only split has written its result to `out` itself
         return

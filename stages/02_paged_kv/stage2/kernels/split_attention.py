@@ -51,6 +51,7 @@ def attend_kernel(
     dim_padded: tl.constexpr,
     num_rows: tl.constexpr,
     tile: tl.constexpr,
+    min_tiles: tl.constexpr,
     num_splits: tl.constexpr,
     ragged: tl.constexpr,
 ) -> None:
@@ -58,7 +59,7 @@ def attend_kernel(
     kv_head, split, request = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     seq_len = tl.load(seq_lens + request).to(tl.int32)
     num_tiles = tl.cdiv(seq_len, tile)
-    split_tiles = tiles_per_split(num_tiles, num_splits)
+    split_tiles = tiles_per_split(num_tiles, num_splits, min_tiles)
     if (split * split_tiles >= num_tiles) & (split > 0):  # split 0 of an empty request goes on and writes its zeros
         return
     token, num_queries = tokens_of(query_start, request, ragged)

@@ -1,0 +1,26 @@
+"""The plan stands."""
+
+from stage1.records import SchedulerOutput
+from stage1.request import Request, Status
+from stage2.preemption import Preemption as Engine
+
+
+class Preemption(Engine):
+    def make_room(self, running: list[Request], plan: SchedulerOutput) -> bool:
+        victim = self._waiting.worst(running)
+        victim.status = Status.PREEMPTED
+        here = 1 if victim.req_id in plan.num_scheduled else 0
+        if victim.num_in_flight <= here:
+            self._send_back(victim, running, plan)
+            return True
+        self.leaving = victim
+        return False
+
+    def _send_back(self, victim: Request, running: list[Request], plan: SchedulerOutput) -> None:
+        name = victim.req_id
+        self._waiting.put_back(victim)
+        running.remove(victim)
+        plan.preempted += [name]
+        self.num_preemptions, victim.num_preemptions = self.num_preemptions + 1, victim.num_preemptions + 1
+        self._kv.free(victim)
+        victim.num_computed_tokens = victim.num_in_flight = 0
