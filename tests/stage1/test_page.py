@@ -266,3 +266,17 @@ def test_a_cell_a_request_and_step(run_js: Any) -> None:
     filled = {colour: height for colour, _, _, _, height in blocks[1::2]}
     assert filled == {"--lane-2": side, "--lane-0": pytest.approx(side * 0.52)}
     assert hits == [None, 0, 1, 2, None]
+
+
+@needs_node
+def test_of_a_large_cache_only_the_taken_blocks_are_drawn(run_js: Any) -> None:
+    script = """
+    import { shownBlocks } from "./draw.js";
+    const taken = new Map(given.map((block) => [block, new Set(["a"])]));
+    const small = shownBlocks({ start: { num_blocks: 5 }, owners: taken });
+    const large = shownBlocks({ start: { num_blocks: 400000 }, owners: taken, changed: new Set([7]) });
+    const many = new Map(Array.from({ length: 9000 }, (_, i) => [i * 3, new Set(["a"])]));
+    const capped = shownBlocks({ start: { num_blocks: 400000 }, owners: many });
+    console.log(JSON.stringify([small, large, capped.length, capped[4095], shownBlocks({ start: null })]));
+    """
+    assert run_js(script, [399999, 3, 12]) == [[0, 1, 2, 3, 4], [3, 7, 12, 399999], 4096, 4095 * 3, []]

@@ -1,6 +1,6 @@
 // The viewer: opens a trace, goes to any of its steps, and keeps all pictures at that step.
 
-import { blockGrid, drawBlocks, stepAt, LANE } from "./draw.js";
+import { blockGrid, drawBlocks, shownBlocks, stepAt, LANE } from "./draw.js";
 import { readEvents } from "./events.js";
 import { drawLanes, drawOverview, overviewStep } from "./lanes.js";
 import { describeLife, drawLife, lifeOf, milliseconds } from "./life.js";
@@ -145,7 +145,9 @@ function showLife() {
 function blockSummary() {
   if (model.start === null) return "How many blocks there are is not known.";
   const { num_blocks: total, block_size: size } = model.start;
-  return `${count(holdings.owners.size)} of ${count(total)} blocks are held; each has room for ${count(size)} tokens. Point at one for more.`;
+  const shown = shownBlocks(holdings).length;
+  const part = shown < total ? ` ${count(shown)} of those are drawn, in order.` : "";
+  return `${count(holdings.owners.size)} of ${count(total)} blocks are held; each has room for ${count(size)} tokens.${part} Point at one for more.`;
 }
 
 function describeBlock(block) {
@@ -248,10 +250,11 @@ for (const kind of ["pointerdown", "pointermove"]) {
 }
 byId("blocks").addEventListener("pointermove", (event) => {
   if (holdings === null) return;
-  const { size, columns } = blockGrid(byId("blocks"), model.start?.num_blocks ?? 0);
+  const shown = shownBlocks(holdings);
+  const { size, columns } = blockGrid(byId("blocks"), shown.length);
   const [column, row] = [event.offsetX, event.offsetY].map((place) => Math.floor((place - 8) / size));
-  const block = row * columns + column;
-  const isBlock = column >= 0 && column < columns && row >= 0 && block < (model.start?.num_blocks ?? 0);
+  const block = shown[row * columns + column];
+  const isBlock = column >= 0 && column < columns && row >= 0 && block !== undefined;
   byId("block_note").textContent = isBlock ? describeBlock(block) : blockSummary();
 });
 byId("request").addEventListener("change", (event) => look(event.target.value));

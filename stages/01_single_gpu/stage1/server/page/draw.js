@@ -147,9 +147,19 @@ export function drawAxis(pen, colour, shown, x, y, cell) {
   });
 }
 
+const MOST_BLOCKS = 4096;
+
+/** The blocks that the map shows: all of a small cache; of a large one those that are taken, as many as can be drawn. */
+export function shownBlocks(model) {
+  const numBlocks = model.start?.num_blocks ?? 0;
+  if (numBlocks <= MOST_BLOCKS) return Array.from({ length: numBlocks }, (_, block) => block);
+  const taken = [...model.owners.keys(), ...(model.changed ?? [])];
+  return [...new Set(taken)].sort((a, b) => a - b).slice(0, MOST_BLOCKS);
+}
+
 /** Sizes of the block map: few blocks get wide boxes, many get small ones. */
 export function blockGrid(canvas, numBlocks) {
-  const size = numBlocks <= 64 ? 58 : numBlocks <= 512 ? 26 : numBlocks <= 4096 ? 12 : 6;
+  const size = numBlocks <= 64 ? 58 : numBlocks <= 512 ? 26 : 12;
   const columns = Math.max(1, Math.floor((canvas.clientWidth - 12) / size));
   return { size, columns, rows: Math.max(1, Math.ceil(numBlocks / columns)) };
 }
@@ -159,14 +169,14 @@ export function blockGrid(canvas, numBlocks) {
  * are marked. `model` is a TraceModel, or what it holds of one step: start, owners, requests, fill and changed.
  */
 export function drawBlocks(canvas, model) {
-  const numBlocks = model.start?.num_blocks ?? 0;
-  const { size, columns, rows } = blockGrid(canvas, numBlocks);
+  const shown = shownBlocks(model);
+  const { size, columns, rows } = blockGrid(canvas, shown.length);
   const { pen } = prepare(canvas, rows * size + 12);
   const colour = palette();
   const inner = size - (size > 20 ? 6 : 2);
-  for (let block = 0; block < numBlocks; block += 1) {
-    const left = 8 + (block % columns) * size;
-    const top = 8 + Math.floor(block / columns) * size;
+  shown.forEach((block, place) => {
+    const left = 8 + (place % columns) * size;
+    const top = 8 + Math.floor(place / columns) * size;
     pen.strokeStyle = colour("line");
     pen.strokeRect(left + 0.5, top + 0.5, inner, inner);
     const owners = [...(model.owners.get(block) ?? [])];
@@ -182,7 +192,7 @@ export function drawBlocks(canvas, model) {
       pen.fillStyle = colour("ink");
       pen.fillText(String(block), left + 5, top + 10);
     }
-  }
+  });
 }
 
 function drawOwned(pen, colour, model, request, block, numOwners, left, top, inner) {

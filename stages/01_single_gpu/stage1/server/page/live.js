@@ -1,6 +1,6 @@
 // The live picture: follows /live, keeps a TraceModel, and lets one look at any step with mouse, finger or keys.
 
-import { blockGrid, drawBlocks, drawTimeline, requestAt, stepAt } from "./draw.js";
+import { blockGrid, drawBlocks, drawTimeline, requestAt, shownBlocks, stepAt } from "./draw.js";
 import { describeLife, drawLife, lifeOf } from "./life.js";
 import { describeMask, drawMask } from "./mask.js";
 import { stepRows } from "./step_table.js";
@@ -100,15 +100,19 @@ function number(name, value) {
 function blockSummary() {
   if (model.start === null) return "No block is known yet.";
   const { num_blocks: total, block_size: size } = model.start;
-  return `${model.owners.size} of ${total} blocks are taken; each holds ${size.toLocaleString("en")} tokens. Point at one for more.`;
+  const taken = model.owners.size;
+  const shown = shownBlocks(model).length;
+  const part = shown < total ? ` ${shown.toLocaleString("en")} of those are drawn, in order.` : "";
+  return `${taken} of ${total} blocks are taken; each holds ${size.toLocaleString("en")} tokens.${part} Point at one for more.`;
 }
 
 function hoverBlock(event) {
   const note = byId("block_note");
-  const { size, columns } = blockGrid(blocks, model.start?.num_blocks ?? 0);
+  const shown = shownBlocks(model);
+  const { size, columns } = blockGrid(blocks, shown.length);
   const column = Math.floor((event.offsetX - 8) / size);
-  const block = Math.floor((event.offsetY - 8) / size) * columns + column;
-  const isBlock = column >= 0 && column < columns && block >= 0 && block < (model.start?.num_blocks ?? 0);
+  const block = shown[Math.floor((event.offsetY - 8) / size) * columns + column];
+  const isBlock = column >= 0 && column < columns && block !== undefined;
   note.dataset.hovered = isBlock ? "yes" : "no";
   note.textContent = isBlock ? describeBlock(block) : blockSummary();
 }
