@@ -148,3 +148,40 @@ def test_the_cache_fills_what_the_share_allows() -> None:
         weights = sum(p.nbytes for p in llm.core.executor._runner._model.parameters())
     assert total - free <= share * total
     assert cache_bytes >= 0.9 * (share * total - weights)
+
+
+TEXTS = [
+    "The capital of France is",
+    "Water boils at a temperature of",
+    "def add(a, b):\n    return",
+    "Once upon a time, there was a",
+    "The quick brown fox jumps over the lazy dog, and then",
+    "To make bread you need flour,",
+]
+MARGIN = 0.5  # of two log-probabilities; bfloat16 moves each by less than half of that
+
+
+def test_bfloat16_takes_float32s_token_wherever_the_margin_is_clear() -> None:
+    """What the engine wrote is read again in float32 by stage 1: the oracle sees the very same contexts."""
+    greedy = SamplingParams(temperature=0, max_tokens=48, logprobs=0)
+    with LLM(max_model_len=256, gpu_memory_utilization=0.2, max_num_batched_tokens=128) as llm:
+        outputs = llm.generate(TEXTS, greedy)
+        assert tokens(llm.generate(TEXTS, greedy.replace(logprobs=None))) == tokens(outputs), "drawn inside the graph"
+    written = [{"prompt_token_ids": [*o.prompt_token_ids, *o.outputs[0].token_ids]} for o in outputs]
+    with stage1_llm.LLM(max_model_len=256, dtype="float32", device="cuda") as reference:
+        read = reference.generate(written, SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=2))
+    differences, clear, unclear = [], 0, 0
+    for output, again in zip(outputs, read, strict=True):
+        start = len(output.prompt_token_ids)
+        for i, token in enumerate(output.outputs[0].token_ids):
+            row = again.prompt_logprobs[start + i]
+            best, second = sorted((entry.logprob for entry in row.values()), reverse=True)[:2]
+            if best - second > MARGIN:
+                clear += 1
+                assert row[token].rank == 1
+            else:
+                unclear += 1
+            differences.append(abs(row[token].logprob - output.outputs[0].logprobs[i][token].logprob))
+    assert clear > 3 * unclear, f"{unclear} ties of {clear + unclear}"
+    assert max(differences) < MARGIN / 2
+    assert sum(differences) / len(differences) < 0.05

@@ -1,10 +1,13 @@
-"""The block pool against a slow oracle: a list of free blocks and a dictionary of owners."""
+"""The block pool against a slow oracle, a list of free blocks and a dictionary of owners; and the tables over it."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stage1.params import SamplingParams
+from stage1.request import Request
 from stage2.block_pool import BlockPool
+from stage2.kv_manager import PagedKVManager
 
 
 def test_blocks_come_in_order_and_return_at_the_tail():
@@ -65,3 +68,32 @@ def test_any_order_of_operations_keeps_the_lists_right(num_blocks: int, actions:
         assert list(pool.free_blocks()) == free
         assert pool.num_free == len(free)
         assert [pool.ref_count(b) for b in range(num_blocks)] == [owners[b] for b in range(num_blocks)]
+
+
+CALLS = st.tuples(st.sampled_from("abcd"), st.sampled_from(["allocate", "free"]), st.integers(0, 30), st.integers(0, 3))
+
+
+@given(st.integers(1, 12), st.integers(1, 5), st.lists(CALLS, max_size=60))
+def test_tables_hold_what_their_tokens_need_and_a_refusal_takes_nothing(num_blocks, block_size, calls):
+    pool = BlockPool(num_blocks)
+    kv = PagedKVManager(pool, block_size)
+    requests = {name: Request(name, [1], SamplingParams(), 100) for name in "abcd"}
+    tables: dict[str, list[int]] = {name: [] for name in "abcd"}
+    for name, call, upto, lookahead in calls:
+        before = list(pool.free_blocks())
+        if call == "allocate":
+            new = kv.allocate_slots(requests[name], upto, lookahead)
+            needed = max(-(-(upto + lookahead) // block_size) - len(tables[name]), 0)
+            if needed > len(before):
+                assert new is None
+                assert list(pool.free_blocks()) == before
+            else:
+                assert new == before[:needed]
+                tables[name] += new
+        else:
+            kv.free(requests[name])
+            assert list(pool.free_blocks()) == before + tables[name][::-1]
+            tables[name] = []
+        owned = [block for table in tables.values() for block in table]
+        assert sorted(owned + list(pool.free_blocks())) == list(range(num_blocks))
+        assert kv.usage == pytest.approx(len(owned) / num_blocks)

@@ -33,6 +33,7 @@ FIRST_STAGE = {
     "kv_transfer_params": 5,
     "data_parallel_rank": 5,
 }
+SETTINGS = {"priority": " with --scheduling-policy priority"}  # what some of them need besides
 _USUAL_CHARACTERS = 16  # a token; a text with no more of them is tokenised without a second look
 _PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids"})
 
@@ -57,7 +58,7 @@ class InputProcessor:
         tokenizer: a Hugging Face tokenizer or one with its methods; ``None`` = prompts come as tokens.
         max_logprobs: most log-probabilities a token; -1 = the whole vocabulary.
         seed: where the seeds of requests without one come from: equal engines give equal requests equal seeds.
-        supported: names of ``FIRST_STAGE`` that this stage understands; the others are refused.
+        supported: names of ``FIRST_STAGE`` that this engine understands; the others are refused.
     """
 
     def __init__(
@@ -260,8 +261,8 @@ class InputProcessor:
     def _refuse_unsupported(self, **wanted: Any) -> None:
         for name, value in wanted.items():
             if value is not None and name not in self._supported:
-                stage = FIRST_STAGE[name]
-                raise ValueError(f"{name} is not supported by this stage: leave it out, or run stage {stage} or later")
+                where = f"stage {FIRST_STAGE[name]} or later{SETTINGS.get(name, '')}"
+                raise ValueError(f"{name} is not supported by this engine: leave it out, or run {where}")
 
 
 def _check_fields(request_id: Any, priority: Any, cache_salt: Any, kv_transfer_params: Any, rank: Any) -> None:

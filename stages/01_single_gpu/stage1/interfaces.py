@@ -50,10 +50,16 @@ class KVCacheManager(Protocol):
         """Give the blocks of ``hit`` to ``req`` too."""
 
     def allocate_slots(self, req: Request, upto: int, lookahead: int = 0) -> list[int] | None:
-        """Make room for tokens ``[0, upto + lookahead)``; the new block ids, or ``None`` and nothing is taken."""
+        """Make room for tokens ``[0, upto + lookahead)``; the new block ids, or ``None`` and nothing is taken.
+
+        Not called where they fit in the last block that ``[0, num_computed_tokens)`` reaches into.
+        """
 
     def commit(self, req: Request) -> None:
-        """The tokens ``[0, num_computed_tokens)`` of ``req`` are really in the cache now."""
+        """The tokens ``[0, num_computed_tokens)`` of ``req`` are in the cache for every plan made from now on.
+
+        Called when a step's result is read, if the step computed a piece of the prompt or filled a block.
+        """
 
     def free(self, req: Request) -> None:
         """Take back every block of ``req``; without one, do nothing."""

@@ -36,6 +36,7 @@ class Lifecycle:
         self._parked: dict[str, int] = {}  # how many hooks still hold each request back
         self._ended: list[str] = []  # since the last plan; the runner has not heard of them
         self._outputs = EngineCoreOutputs()  # of what ended outside a step, for the next one to deliver
+        self._last_step = 0  # of which a plan was made
 
     @property
     def num_parked(self) -> int:
@@ -56,6 +57,7 @@ class Lifecycle:
                 f"(max_model_len {self._max_model_len:,} less one to generate): change it or raise --max-model-len"
             )
         req = Request.from_core_request(core, self._max_model_len)
+        req.first_step = self._last_step + 1
         self.requests[req.req_id] = req
         self._timings[req.req_id] = Timings(queued=self._clock())
         refusals = sum(not hook.admit(req) for hook in self._hooks)
@@ -83,6 +85,7 @@ class Lifecycle:
 
         An empty plan may never reach what has to forget them, so it names none.
         """
+        self._last_step = plan.step
         if plan.num_scheduled:
             plan.finished, self._ended = self._ended, []
         now = self._clock()
@@ -94,32 +97,57 @@ class Lifecycle:
         return plan
 
     def update(self, plan: SchedulerOutput, out: ModelRunnerOutput) -> EngineCoreOutputs:
-        """Append what was sampled, stop what must stop. Results of requests that ended meanwhile are dropped."""
+        """Append what was sampled, stop what must stop. Results of requests that ended meanwhile are dropped.
+
+        Nearly always a result is one token that ends nothing: on that way through the loop hardly anything is called.
+        """
         for hook in self._hooks:
             hook.on_result(plan, out)
-        now = self._clock()
         outputs, self._outputs = self._outputs, EngineCoreOutputs()
+        req_ids, new_ids = outputs.req_ids, outputs.new_ids
+        step, now, block_size, num_scheduled = plan.step, self._clock(), self._kv.block_size, plan.num_scheduled
+        failed, logprobs, prompt_logprobs = out.failed, out.logprobs, out.prompt_logprobs
         for req_id, sampled in zip(out.req_ids, out.sampled, strict=True):
             req = self.requests.get(req_id)
-            if req is None:
+            if req is None or req.first_step > step:
                 continue
-            if req_id in out.failed:
-                self._fail(req, out.failed[req_id], outputs)
+            if failed and req_id in failed:
+                self._fail(req, failed[req_id], outputs)
                 continue
-            if prompt_logprobs := out.prompt_logprobs.get(req_id):
-                outputs.prompt_logprobs[req_id] = prompt_logprobs
-            if sampled:
-                self._append(req, sampled, out, outputs, now)
-            elif prompt_logprobs:
-                outputs.req_ids.append(req_id)
-                outputs.new_ids.append([])
+            if prompt_logprobs and req_id in prompt_logprobs:
+                outputs.prompt_logprobs[req_id] = prompt_logprobs[req_id]
+            if not sampled:  # a piece of a prompt
+                self._kv.commit(req)
+                if req_id in outputs.prompt_logprobs:
+                    req_ids.append(req_id)
+                    new_ids.append([])
+                continue
+            req.num_in_flight -= 1
+            end = None
+            num_before = len(req.output_ids)
+            num_tokens = req.num_prompt_tokens + num_before + len(sampled)
+            if num_tokens < req.max_total_tokens and req.ending_ids.isdisjoint(sampled):
+                req.output_ids += sampled
+            else:
+                sampled, end = append_to_end(req, sampled)
+            if num_before == 0:
+                self._timings[req_id].first_token = now
+            if (num_tokens - 1) % block_size < num_scheduled[req_id]:  # the step filled a block
+                self._kv.commit(req)
+            req_ids.append(req_id)
+            new_ids.append(sampled)
+            if logprobs and req_id in logprobs:
+                outputs.logprobs[req_id] = _first(logprobs[req_id], len(sampled))
+            if end is not None:
+                self._finish(req, end, now, outputs)
         return outputs
 
     def fail(self, plan: SchedulerOutput, reason: str) -> EngineCoreOutputs:
         """End every request of ``plan`` with an error."""
         outputs = EngineCoreOutputs()
         for req_id in plan.num_scheduled:
-            if (req := self.requests.get(req_id)) is not None:
+            req = self.requests.get(req_id)
+            if req is not None and req.first_step <= plan.step:
                 self._fail(req, reason, outputs)
         return outputs
 
@@ -135,41 +163,20 @@ class Lifecycle:
 
     # --- below: one request --------------------------------------------------------------------------
 
-    def _append(
-        self, req: Request, sampled: list[int], out: ModelRunnerOutput, outputs: EngineCoreOutputs, now: float
-    ) -> None:
-        """Deliver ``sampled`` up to and including the token that ends the request."""
-        req.num_in_flight -= 1
-        kept, status, stop_reason = 0, None, None
-        for token in sampled:
-            req.output_ids.append(token)
-            kept += 1
-            status, stop_reason = check_stop(req, token)
-            if status is not None:
-                break
-        self._kv.commit(req)
+    def _finish(self, req: Request, status: Status, now: float, outputs: EngineCoreOutputs) -> None:
         timings = self._timings[req.req_id]
-        timings.first_token = timings.first_token or now
-        timings.last_token = now
-
-        outputs.req_ids.append(req.req_id)
-        outputs.new_ids.append(sampled[:kept])
-        if (rows := out.logprobs.get(req.req_id)) is not None:
-            outputs.logprobs[req.req_id] = Logprobs(rows.ids[:kept], rows.values[:kept], rows.ranks[:kept])
-        if status is not None:
-            outputs.finish_reason[req.req_id] = status.value
-            outputs.timings[req.req_id] = timings
-            if stop_reason is not None:
-                outputs.stop_reason[req.req_id] = stop_reason
-            self._end(req, status)
+        timings.last_token = now if req.output_ids else 0.0
+        outputs.finish_reason[req.req_id] = status.value
+        outputs.timings[req.req_id] = timings
+        if status is Status.STOPPED and (reason := stop_reason(req)) is not None:
+            outputs.stop_reason[req.req_id] = reason
+        self._end(req, status)
 
     def _fail(self, req: Request, reason: str, outputs: EngineCoreOutputs) -> None:
         outputs.req_ids.append(req.req_id)
         outputs.new_ids.append([])
-        outputs.finish_reason[req.req_id] = Status.FAILED.value
         outputs.error[req.req_id] = reason
-        outputs.timings[req.req_id] = self._timings[req.req_id]
-        self._end(req, Status.FAILED)
+        self._finish(req, Status.FAILED, self._clock(), outputs)
 
     def _end(self, req: Request, status: Status) -> None:
         req.status = status
@@ -181,14 +188,27 @@ class Lifecycle:
             self._kv.free(req)
 
 
-def check_stop(req: Request, token: int) -> tuple[Status | None, int | None]:
-    """Whether ``token``, the last of ``req``'s output, ends it, and the stop_token_id that did."""
-    params = req.params
-    if len(req.output_ids) >= params.min_tokens:
-        if token in params.eos_token_ids and not params.ignore_eos:
-            return Status.STOPPED, None
-        if token in params.stop_token_ids:
-            return Status.STOPPED, token
-    if req.num_tokens >= req.max_total_tokens:
-        return Status.LENGTH, None
-    return None, None
+def append_to_end(req: Request, sampled: list[int]) -> tuple[list[int], Status | None]:
+    """Append ``sampled`` up to and including the token that ends ``req``; returns what was appended, and the end."""
+    for count, token in enumerate(sampled, 1):
+        req.output_ids.append(token)
+        if (status := check_stop(req)) is not None:
+            return sampled[:count], status
+    return sampled, None
+
+
+def check_stop(req: Request) -> Status | None:
+    """Whether the last token of ``req``'s output ends it, and how."""
+    if req.output_ids[-1] in req.ending_ids and len(req.output_ids) >= req.params.min_tokens:
+        return Status.STOPPED
+    return Status.LENGTH if req.num_tokens >= req.max_total_tokens else None
+
+
+def stop_reason(req: Request) -> int | None:
+    """The stop_token_id that ended ``req``; ``None`` for an end-of-text token."""
+    token, params = req.output_ids[-1], req.params
+    return None if token in params.eos_token_ids and not params.ignore_eos else token
+
+
+def _first(rows: Logprobs, count: int) -> Logprobs:
+    return Logprobs(rows.ids[:count], rows.values[:count], rows.ranks[:count])

@@ -55,7 +55,15 @@ class Request:
     num_computed_tokens: int = 0  # scheduled counts as computed
     num_in_flight: int = 0  # sampled on the device, not yet seen here
     num_preemptions: int = 0
+    first_step: int = 0  # since its admission; results of steps before it belong to an earlier request of this id
     status: Status = Status.WAITING
+    num_prompt_tokens: int = field(init=False)
+    ending_ids: frozenset[int] = field(init=False)  # tokens that end the output, once it has ``min_tokens``
+
+    def __post_init__(self) -> None:
+        self.num_prompt_tokens = len(self.prompt_ids)
+        eos_token_ids = () if self.params.ignore_eos else self.params.eos_token_ids
+        self.ending_ids = frozenset((*eos_token_ids, *self.params.stop_token_ids))
 
     @classmethod
     def from_core_request(cls, core: EngineCoreRequest, max_model_len: int) -> Request:
@@ -72,14 +80,9 @@ class Request:
         )
 
     @property
-    def num_prompt_tokens(self) -> int:
-        """Tokens of the prompt."""
-        return len(self.prompt_ids)
-
-    @property
     def num_tokens(self) -> int:
         """Tokens whose ids the host knows: prompt and output."""
-        return len(self.prompt_ids) + len(self.output_ids)
+        return self.num_prompt_tokens + len(self.output_ids)
 
     @property
     def num_tokens_to_compute(self) -> int:
@@ -87,5 +90,7 @@ class Request:
 
         A token is worth computing only if one may follow it, hence the limit of ``max_total_tokens - 1``.
         """
-        known = self.num_tokens + self.num_in_flight + len(self.draft_ids)
-        return min(known, self.max_total_tokens - 1) - self.num_computed_tokens
+        # Asked of every running request in every step, hence written out.
+        known = self.num_prompt_tokens + len(self.output_ids) + self.num_in_flight + len(self.draft_ids)
+        limit = self.max_total_tokens - 1
+        return (known if known < limit else limit) - self.num_computed_tokens

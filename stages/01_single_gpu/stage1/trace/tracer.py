@@ -51,6 +51,8 @@ def open_tracer(path: str | None, sinks: Sequence[Sink], start: TraceStart) -> T
 class Tracer:
     """Writes the events of one engine to every sink. A ``SchedulerHook``; used by the core's thread alone.
 
+    Without a sink it costs a step nothing.
+
     Args:
         sinks: where events go, in order.
         clock: seconds from any origin, never going back.
@@ -97,6 +99,8 @@ class Tracer:
 
     def annotate(self, plan: SchedulerOutput) -> None:
         """Note who lost its place and what this step computes. An empty plan leaves no event."""
+        if not self._sinks:
+            return
         now = self.now()
         for req_id in plan.preempted:
             self._running.discard(req_id)
@@ -119,7 +123,7 @@ class Tracer:
         A request that ended while this step was in flight has its tokens thrown away, and so has a failed one:
         neither is in the trace.
         """
-        if not plan.num_scheduled:
+        if not plan.num_scheduled or not self._sinks:
             return
         ids = {
             req_id: list(sampled)

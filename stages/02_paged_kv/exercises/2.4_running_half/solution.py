@@ -1,0 +1,3 @@
+"""The engine's own version."""
+
+from stage2.scheduler import ContinuousScheduler as ContinuousScheduler
