@@ -19,8 +19,12 @@ NUMBERS = range(1, 7)
 
 
 def available() -> list[int]:
-    """The stages that can be imported, in order."""
-    return [number for number in NUMBERS if importlib.util.find_spec(f"stage{number}") is not None]
+    """The stages that have an engine, in order."""
+    return [number for number in NUMBERS if _has(f"stage{number}") and _has(f"stage{number}.build")]
+
+
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def add_stage_flag(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from stage2.kernels.decode_attention import (
-    MAX_SPLITS,
-    choose_splits,
     paged_decode,
     paged_verify,
     workspace_size,
@@ -223,19 +221,6 @@ def test_merging_is_the_average_over_all_keys() -> None:
         partial, lse, torch.tensor([4 * 16], device=DEVICE), torch.empty(1, 1, 2, device=DEVICE), tile=16
     )
     check(out, torch.tensor([[[11 / 3, -2 / 3]]], dtype=torch.float64))
-
-
-def test_choice_of_splits_fills_the_gpu_without_a_cliff() -> None:
-    assert choose_splits(1, 8, 132) == (32, 2)
-    assert choose_splits(1, 1, 132, 64).number == MAX_SPLITS
-    assert choose_splits(8, 8, 132) == (4, 2)
-    assert choose_splits(64, 8, 132) == (4, 64), "long requests only"
-    assert choose_splits(10_000, 8, 132).number == 1
-    for max_reqs in range(1, 600):
-        number, min_tiles = choose_splits(max_reqs, 8, 132)
-        assert number in (1, 2, 4, 8, 16, 32, 64)
-        if min_tiles == 2:
-            assert number * max_reqs * 8 >= 132, "a program for each multiprocessor"
 
 
 def test_only_long_requests_are_cut_where_splits_have_a_least_length() -> None:

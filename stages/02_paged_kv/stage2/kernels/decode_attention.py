@@ -205,17 +205,15 @@ def _launch(
     workspace: torch.Tensor | None,
     kernels: DecodeKernels,
 ) -> torch.Tensor:
-    num_tokens, heads, dim = q.shape
+    heads, dim = q.shape[1:]
     block_size, kv_heads = k_cache.shape[1:3]
     out = torch.empty_like(q, memory_format=torch.contiguous_format) if out is None else out
     _check(q, k_cache, v_cache, block_table, seq_lens, out)
-    if query_start is None and num_tokens != seq_lens.shape[0]:
-        raise ValueError(f"q has {num_tokens} tokens for {seq_lens.shape[0]} requests; decoding takes one each")
-    if not 1 <= num_splits <= MAX_SPLITS:
-        raise ValueError(f"num_splits is {num_splits}; it must be 1 to {MAX_SPLITS}: see choose_splits")
+    if query_start is None and q.shape[0] != seq_lens.shape[0]:
+        raise ValueError(f"q has {q.shape[0]} tokens for {seq_lens.shape[0]} requests; decoding takes one each")
     partial, lse = _partial_results(workspace, q, num_splits)
     num_rows = max(16, triton.next_power_of_2(max_query_len * heads // kv_heads))
-    tile, num_warps, num_stages = tiling(dim, num_rows, q.dtype, num_splits)
+    variant = tiling(dim, num_rows, q.dtype, num_splits)
     kernels.attend[(kv_heads, num_splits, seq_lens.shape[0])](
         *(q, k_cache, v_cache, block_table, seq_lens, seq_lens if query_start is None else query_start),
         *(out, partial, lse, scale * math.log2(math.e)),
@@ -225,17 +223,15 @@ def _launch(
         dim=dim,
         dim_padded=triton.next_power_of_2(dim),
         num_rows=num_rows,
-        tile=tile,
         min_tiles=min_tiles,
         num_splits=num_splits,
         ragged=query_start is not None,
-        num_warps=num_warps,
-        num_stages=num_stages,
+        **variant._asdict(),
     )
     if num_splits > 1:
         merge_splits(
             *(partial, lse, seq_lens, out),
-            tile=tile,
+            tile=variant.tile,
             min_tiles=min_tiles,
             query_start=query_start,
             max_query_len=max_query_len,
@@ -271,6 +267,8 @@ def _partial_results(
     workspace: torch.Tensor | None, q: torch.Tensor, num_splits: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Views of ``workspace``: averages [T, heads, splits, dim] and log-sum-exp [T, heads, splits] of the splits."""
+    if not 1 <= num_splits <= MAX_SPLITS:
+        raise ValueError(f"num_splits is {num_splits}; it must be 1 to {MAX_SPLITS}: see choose_splits")
     num_tokens, heads, dim = q.shape
     if num_splits == 1:
         return q, q  # never read or written

@@ -50,11 +50,9 @@ def attend_kernel(
     dim: tl.constexpr,
     dim_padded: tl.constexpr,
     num_rows: tl.constexpr,
-    tile: tl.constexpr,
-    min_tiles: tl.constexpr,
-    num_splits: tl.constexpr,
+    tile: tl.constexpr, min_tiles: tl.constexpr, num_splits: tl.constexpr,
     ragged: tl.constexpr,
-) -> None:
+) -> None:  # fmt: skip
     """Grid (kv_heads, splits, R): neighbours read neighbouring bytes, for the KV heads of a slot lie together."""
     kv_head, split, request = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
     seq_len = tl.load(seq_lens + request).to(tl.int32)

@@ -1,0 +1,1 @@
+"""Stage 3: prefix caching, guided decoding and speculative decoding, plugged into stage 2."""

@@ -1,0 +1,1 @@
+"""Guided decoding: what may follow, as a mask over the vocabulary."""

@@ -1,0 +1,1 @@
+"""Prefix caching: blocks of the KV cache found again by what they hold."""
