@@ -1,4 +1,4 @@
-"""Measure this stage's engine on a GPU: decode steps, prefill, workload W, mixed steps, chunked prefill, memory.
+"""Measure this stage's engine on a GPU: decode steps, prefill, workload W, memory; stage 1 and transformers beside it.
 
     python stages/02_paged_kv/measure_engine.py --shapes qwen3-0.6b qwen3-8b --out stages/06_benchmark/results
 
@@ -14,7 +14,6 @@ import gc
 import importlib.util
 import json
 import random
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -36,8 +35,6 @@ DECODES = ((1, 128), (8, 128), (64, 128), (256, 128), (64, 3500))  # batch, cont
 MAX_LEN = 4608
 BUDGET = 8192
 PREFILL = (8, 4000)  # prompts, tokens each
-LONG_PROMPT = 16_000
-CHUNK = 1024
 
 
 def stage_1_measure() -> ModuleType:
@@ -119,53 +116,6 @@ def layer_weights(shape: ModelShape) -> int:
     return shape.num_layers * per_layer
 
 
-def mixed_step(core: EngineCore, decodes: int = 255, chunk: int = 128, rounds: int = 8) -> dict[str, float]:
-    """A step of ``decodes`` decodes and one prompt of ``chunk`` tokens, against decodes alone."""
-    start_decoding(core, decodes, 128, 6 * rounds)
-    mixed, pure = [], []
-    for i in range(rounds):
-        base.add(core, prompts(1, chunk, seed=i), [2], temperature=0.0)
-        mixed.append(timed(core.step))
-        pure.append(timed(core.step))  # all decode, the new one too
-        core.step()  # it has left
-    finish(core)
-    ratio = statistics.median(mixed) / statistics.median(pure)
-    return {"mixed_ms": statistics.median(mixed), "pure_ms": statistics.median(pure), "ratio": ratio}
-
-
-def long_arrivals(shape: str, chunk: int) -> dict[str, float]:
-    """16 requests decode while four prompts of 16,000 tokens arrive: gaps between tokens, and tokens in all."""
-    budget = chunk if chunk else LONG_PROMPT + 64
-    core = make_core(shape, max_model_len=LONG_PROMPT + 256, max_num_batched_tokens=budget, max_num_seqs=32)
-    base.add(core, prompts(1, 512), [4], temperature=0.0)
-    finish(core)
-    running, steps = 16, 400
-    base.add(core, prompts(running, 256), [steps] * running, temperature=0.0)
-    gaps, arrivals, number = [], 4, 0
-    torch.cuda.synchronize()
-    start = last = time.perf_counter()
-    while core.has_work:
-        if number % 60 == 30 and arrivals:
-            base.add(core, prompts(1, LONG_PROMPT, seed=arrivals), [8], temperature=0.0)
-            arrivals -= 1
-        core.step()
-        now = time.perf_counter()
-        gaps.append((now - last) * 1e3)
-        last, number = now, number + 1
-    seconds = time.perf_counter() - start
-    core.shutdown()
-    total = running * (256 + steps) + 4 * (LONG_PROMPT + 8)
-    gaps = sorted(gaps[5:])
-    return {
-        "chunk": chunk,
-        "itl_p50_ms": statistics.median(gaps),
-        "itl_p99_ms": gaps[int(0.99 * (len(gaps) - 1))],
-        "itl_max_ms": gaps[-1],
-        "tok_s": total / seconds,
-        "seconds": seconds,
-    }
-
-
 def cache_share(core: EngineCore, utilisation: float = 0.9) -> dict[str, float]:
     """Bytes of the KV blocks over what the utilisation leaves beside the weights."""
     runner = core.executor._runner  # type: ignore[attr-defined]
@@ -224,8 +174,6 @@ def measure(name: str, what: set[str], matmul: float) -> dict[str, Any]:
         found["decode"] = [base.spread(list(column), "wall_ms") for column in zip(*rows, strict=True)]
     if "prefill" in what:
         found["prefill"] = base.spread([prefill(core, *PREFILL, shape, matmul) for _ in range(ROUNDS)], "wall_ms")
-    if "mixed" in what:
-        found["mixed_step"] = base.spread([mixed_step(core) for _ in range(ROUNDS)], "ratio")
     if "w" in what:
         found["workload_w"] = base.spread([base.workload(core) for _ in range(ROUNDS)], "output_tok_s")
     core.shutdown()
@@ -239,8 +187,6 @@ def measure(name: str, what: set[str], matmul: float) -> dict[str, Any]:
     if "others" in what:
         found["stage_1"] = earlier_stage(name)
         found["generate"] = [library_generate(shape, batch) for batch in (1, 64)]
-    if "chunks" in what:
-        found["long_arrivals"] = [long_arrivals(name, chunk) for chunk in (CHUNK, 0)]
     return found
 
 
@@ -248,7 +194,7 @@ def main() -> None:
     """Measure, print, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shapes", nargs="+", default=["smollm2-135m", "qwen3-0.6b", "qwen3-8b"])
-    parser.add_argument("--what", nargs="+", default=["decode", "prefill", "mixed", "w", "chunks", "others"])
+    parser.add_argument("--what", nargs="+", default=["decode", "prefill", "w", "others"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
