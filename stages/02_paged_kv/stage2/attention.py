@@ -31,6 +31,7 @@ from stage2.kernels.prefill_tiles import bound_query_tiles, choose_tile
 from stage2.kernels.rope_store import rope_and_store
 
 MAX_SPLIT_TOKENS = 512
+BLOCK_SIZES = (16, 256)
 INTERPRETED_SMS = 4  # what the interpreter pretends to have
 
 
@@ -47,6 +48,12 @@ class TritonAttention:
     ) -> None:
         if rotate is not apply_rope:
             raise ValueError("the Triton backend rotates inside a kernel: your own needs --attention-backend torch")
+        low, high = BLOCK_SIZES
+        if not low <= kv_cache.block_size <= high:
+            raise ValueError(
+                f"block_size is {kv_cache.block_size}; the Triton kernels take {low} to {high}: choose one of those, "
+                "or --attention-backend torch"
+            )
         self._kv_cache = kv_cache
         self._kernels = kernels
         self._cos, self._sin = cos, sin  # [max_model_len, dim / 2] float32

@@ -75,11 +75,10 @@ def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun, bl
     free, total = torch.cuda.mem_get_info(device)
     allowed = int(total * config.gpu_memory_utilization)
     held = torch.cuda.memory_reserved(device)
-    others = total - free - held
-    if others + held > allowed:
+    if free + held < allowed:
         raise ValueError(
-            f"{(total - free) / GIB:.2f} GiB of the GPU are in use and --gpu-memory-utilization "
-            f"{config.gpu_memory_utilization} allows {allowed / GIB:.2f} GiB: end other programs, or raise it"
+            f"{(free + held) / GIB:.2f} GiB of the GPU's {total / GIB:.2f} are free and --gpu-memory-utilization "
+            f"{config.gpu_memory_utilization} asks for {allowed / GIB:.2f} GiB: end other programs, or lower it"
         )
     torch.cuda.reset_peak_memory_stats(device)
     try:

@@ -1,6 +1,7 @@
 """From a plan to tokens with the request table on the device: a packet, one graph replay, a small copy back.
 
-Owns the host's view of the table's rows and the order of a step. Does not decide what runs; does not know kernels.
+Owns the order of a step and the choice between a graph and single launches. Does not decide what runs; does not know
+kernels, nor who has which row (``rows``).
 
     follow     finished and preempted requests leave their rows, new ones take one
     send       rows, positions and changes of the table: one copy, to the device
