@@ -99,13 +99,15 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
                     yield Output(f"r{i}", texts[i], [ord(c) for c in texts[i].removeprefix("<user>")], done)
 
     stage = types.ModuleType("stage6")
-    stage.__spec__ = importlib.machinery.ModuleSpec("stage6", None)
+    stage.__spec__ = importlib.machinery.ModuleSpec("stage6", None, is_package=True)
+    stage.__path__ = []
     build = types.ModuleType("stage6.build")
     for name, value in {"LLM": LLM, "SamplingParams": SamplingParams, "build": build}.items():
         setattr(stage, name, value)
     stage.serve = lambda settings: setattr(told, "served", settings)  # type: ignore[attr-defined]
     build.CONFIGS = (ShapeConfig,)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "stage6", stage)
+    build.__spec__ = importlib.machinery.ModuleSpec("stage6.build", None)
     monkeypatch.setitem(sys.modules, "stage6.build", build)
     return told
 

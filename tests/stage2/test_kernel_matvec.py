@@ -51,7 +51,7 @@ def test_it_is_the_product(shape, with_bias, dtype) -> None:
 )
 def test_every_tile_gives_the_same(num_rows, width, tile) -> None:
     x, weight = randn(1, width), randn(num_rows, width, seed=1)
-    assert error(matvec(x, weight, tile=tile), x, weight) < 1e-5  # a few numbers may nearly cancel
+    assert error(matvec(x, weight, tile=tile), x, weight) < 1e-4  # a few numbers may nearly cancel
 
 
 def test_what_lies_between_rows_and_behind_the_matrix_is_not_used() -> None:

@@ -120,11 +120,11 @@ def test_ids_are_those_of_stage_1(dtype: torch.dtype, vocab: int) -> None:
 
 
 def test_greedy_takes_the_first_maximum_in_a_chunk_and_across_chunks() -> None:
-    logits = torch.zeros(4, 9001, device=DEVICE)
-    for row, places in enumerate([(8200, 4095, 4096), (6024, 5000), (0, 9000), (9000,)]):
+    logits = torch.zeros(5, 9001, device=DEVICE)
+    for row, places in enumerate([(8200, 4095, 4096), (6024, 5000), (0, 9000), (9000,), (8192, 8191, 8200)]):
         logits[row, list(places)] = 1.0
-    zeros = torch.zeros(4, dtype=torch.int64, device=DEVICE)
-    assert sample(logits, zeros.float(), zeros, zeros)[0].tolist() == [4095, 5000, 0, 9000]
+    zeros = torch.zeros(5, dtype=torch.int64, device=DEVICE)
+    assert sample(logits, zeros.float(), zeros, zeros)[0].tolist() == [4095, 5000, 0, 9000, 8191]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

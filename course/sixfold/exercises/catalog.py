@@ -91,7 +91,7 @@ def find(exercise_id: str, folders: Sequence[Path] | None = None) -> Exercise:
     """The exercise called ``exercise_id``.
 
     Raises:
-        UsageError: there is none; the message names the nearest ones.
+        UsageError: there is none; the message names the nearest ones, or all.
     """
     exercises = {exercise.id: exercise for exercise in all_exercises(folders)}
     wanted = str(exercise_id).strip()
@@ -99,7 +99,9 @@ def find(exercise_id: str, folders: Sequence[Path] | None = None) -> Exercise:
         return exercises[wanted]
     if not exercises:
         raise UsageError("no exercises are here: they come with the repository, not with the installed package")
-    nearest = difflib.get_close_matches(wanted, exercises, n=3, cutoff=0.4) or list(exercises)
+    nearest = difflib.get_close_matches(wanted, exercises, n=3, cutoff=0.4)
+    if not nearest:
+        raise UsageError(f"there is no exercise {wanted!r}; there are {', '.join(exercises)}: `sixfold progress`")
     listed = "; ".join(f"{i} ({exercises[i].title})" for i in nearest)
     raise UsageError(f"there is no exercise {wanted!r}; did you mean: {listed}?")
 

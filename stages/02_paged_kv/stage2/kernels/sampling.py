@@ -9,8 +9,8 @@ log-probabilities; thresholds of top-k, top-p and min-p come ready-made from ``s
     bad:            a row that has a not-a-number, +inf, or nothing above -inf
 
 The draw is the race of ``stage1.philox``: no softmax, no sum, so a row can be cut into chunks. Programs
-(row, chunk) each find their best, then one small program a row picks the best of the bests. A chunk is 4,096 tokens: a
-vocabulary of 128k makes 32 programs for a single row, and 8,192 for 256 of them.
+(row, chunk) each find their best, then one small program a row picks the best of the bests. A chunk is 8,192 tokens: a
+vocabulary of 128k makes 16 programs for a single row, and 4,096 for 256 of them.
 
 The plain version is ``stage1.sampler.TorchSampler``, with the same ids unless the two best scores are within rounding
 of each other. vLLM: ``vllm/v1/worker/gpu/sample/gumbel.py``.
@@ -25,7 +25,7 @@ import triton.language as tl
 from stage1.params_check import MIN_TEMPERATURE
 from stage2.kernels.philox_noise import exponential, fast_log2, random_words
 
-_CHUNK = 4096  # tokens a program
+_CHUNK = 8192  # tokens a program
 _BLOCK = 1024  # tokens at once: 8 a thread, one 16-byte load of bfloat16
 _NUM_WARPS = 4
 _LOG2E: tl.constexpr = tl.constexpr(1.4426950408889634)

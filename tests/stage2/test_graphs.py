@@ -1,0 +1,78 @@
+"""Which steps find a graph: sizes and choice, without a GPU (what a graph computes is tested on one)."""
+
+import logging
+
+import pytest
+import torch
+
+from stage2 import graphs
+from stage2.graphs import MAX_CHUNKS, Size, StepGraph, StepGraphs, graph_sizes
+
+
+@pytest.fixture
+def capture(monkeypatch):
+    """Capture without a device; ``limit`` is the number of tokens from which the memory does not suffice."""
+    limit = [1 << 30]
+
+    def fake(size, pool, compute, buffers):
+        if size.num_tokens >= limit[0]:
+            raise torch.OutOfMemoryError
+        return StepGraph(size, None, None, None)
+
+    monkeypatch.setattr(graphs, "_capture", fake)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+
+    def run(max_reqs: int, max_tokens: int, most: int = 1 << 30) -> StepGraphs:
+        limit[0] = most
+        made = StepGraphs()
+        made.capture(graph_sizes(max_reqs, max_tokens), None, None)
+        return made
+
+    return run
+
+
+def test_sizes_come_largest_first_and_reach_the_limits() -> None:
+    for max_reqs, max_tokens in ((1, 1), (1, 64), (6, 8192), (256, 8192), (300, 300), (1024, 2048)):
+        sizes = graph_sizes(max_reqs, max_tokens)
+        decode = [size.num_reqs for size in sizes if not size.num_chunks]
+        mixed = [size.num_tokens for size in sizes if size.num_chunks]
+        assert decode == sorted(set(decode), reverse=True)
+        assert decode[0] == max_reqs
+        assert decode[-1] == 1
+        assert mixed == sorted(set(mixed), reverse=True)
+        assert all(tokens <= min(max_tokens, 512) for tokens in mixed)
+        assert all(size.num_reqs <= min(max_reqs, size.num_tokens) for size in sizes)
+
+
+def test_every_decode_batch_has_a_graph_that_is_not_much_larger(capture) -> None:
+    made = capture(256, 8192)
+    for num_reqs in range(1, 257):
+        size = made.find(num_reqs, num_reqs, 0).size
+        assert size.num_chunks == 0
+        assert num_reqs <= size.num_reqs <= max(2 * num_reqs, 1)
+        assert size.num_reqs - num_reqs < 64
+    assert made.find(257, 257, 0) is None
+
+
+def test_mixed_steps_take_the_next_64_tokens(capture) -> None:
+    made = capture(256, 8192)
+    assert made.find(256, 383, 1).size == Size(256, 384, MAX_CHUNKS)
+    assert made.find(1, 2, 1).size == Size(64, 64, MAX_CHUNKS)
+    assert made.find(3, 512, 3).size == Size(256, 512, MAX_CHUNKS)
+    assert made.find(3, 513, 3) is None
+    assert made.find(9, 60, MAX_CHUNKS + 1) is None
+
+
+def test_where_memory_is_short_larger_graphs_or_single_launches_serve(capture, caplog) -> None:
+    with caplog.at_level(logging.WARNING):
+        made = capture(16, 512, most=8)
+    assert "graphs are left out" in caplog.text
+    assert made.find(3, 3, 0).size.num_reqs == 4
+    assert made.find(5, 5, 0) is None
+    assert made.find(2, 40, 1) is None
+
+
+def test_nothing_is_found_before_a_capture() -> None:
+    assert StepGraphs().find(1, 1, 0) is None
+    assert StepGraphs().find(2, 9, 1) is None
