@@ -41,7 +41,9 @@ def decode(
     tables = arena.tables(lengths, len(keys), arena.sets(num_bytes))
     queries = arena.take(len(tables), batch, heads, dim)
     seq_lens = lengths.int().to(arena.device)
-    splits = choose_splits(batch, kv_heads, num_sms(arena.device), dim) if num_splits is None else Splits(num_splits)
+    splits = Splits(num_splits or 1)
+    if num_splits is None:
+        splits = choose_splits(batch, kv_heads, num_sms(arena.device), dim, tables[0].shape[1] * BLOCK)
     workspace = torch.empty(workspace_size(batch, heads, dim, splits.number), device=arena.device)
     out = torch.full((batch, heads, dim), torch.nan, dtype=arena.dtype, device=arena.device)
 

@@ -37,9 +37,9 @@ PREFILL_TILES = [
     *((128, 32, 4, stages) for stages in (3, 4)),
     *((128, 64, 4, stages) for stages in (2, 3, 4)),
     (128, 32, 8, 3),
-    *((128, 64, 8, stages) for stages in (2, 3, 4)),
+    *((128, 64, 8, stages) for stages in (2, 3, 4, 5)),
     *((128, 128, 8, stages) for stages in (2, 3)),
-    *((256, 64, 8, stages) for stages in (2, 3)),
+    *((256, 64, 8, stages) for stages in (2, 3, 5)),
 ]
 # (rows, columns, warps, stages); 256 columns a warp: the 8 numbers of x that a thread loads are those it multiplies
 MATVEC_TILES = [

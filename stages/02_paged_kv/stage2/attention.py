@@ -78,7 +78,8 @@ class TritonAttention:
         # Room for partial results is a matter of tokens: where they are many, the decodes among them are not cut.
         splits = Splits(1)
         if batch.num_tokens <= MAX_SPLIT_TOKENS:
-            splits = choose_splits(max(batch.num_singles, 1), kv_heads, self._num_sms, dim)
+            max_len = batch.block_table.shape[1] * self._kv_cache.block_size
+            splits = choose_splits(max(batch.num_singles, 1), kv_heads, self._num_sms, dim, max_len)
         pages = (q, keys, values, batch.block_table)
         common: dict[str, Any] = {"scale": dim**-0.5, "kernels": self._kernels}
         common |= {"num_splits": splits.number, "min_tiles": splits.min_tiles}

@@ -64,9 +64,9 @@ TILINGS = {
 SPLIT_TILINGS = {**TILINGS, (128, 2): Tiling(64, 2, 5)}  # few programs: more bytes on their way in each
 
 
-def tiling(head_dim: int, num_rows: int, dtype: torch.dtype, num_splits: int = 1) -> Tiling:
+def tiling(head_dim: int, num_rows: int, dtype: torch.dtype, few_programs: bool = False) -> Tiling:
     """The variant for ``num_rows`` rows (query heads of a KV head times query tokens, padded) of size ``head_dim``."""
-    table = TILINGS if num_splits == 1 else SPLIT_TILINGS
+    table = SPLIT_TILINGS if few_programs else TILINGS
     chosen = table[max(64, triton.next_power_of_2(head_dim)), dtype.itemsize]
     return chosen if num_rows <= 16 else chosen._replace(num_warps=4)  # more accumulators: spread over more threads
 
@@ -78,21 +78,20 @@ class Splits(NamedTuple):
     min_tiles: int = MIN_TILES  # fewest tiles of a split
 
 
-LONG_ONLY = Splits(4, 64)  # of 4,096 keys or more
+LONG = 4096  # keys: as many as one program may read where there are enough of them
+LONG_ONLY = Splits(4, LONG // 64)
 
 
-def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 128) -> Splits:
-    """The splits for a launch of ``max_reqs`` requests.
+def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 128, max_len: int = 1 << 20) -> Splits:
+    """The splits for a launch of ``max_reqs`` requests of at most ``max_len`` keys.
 
     Few requests: a power of two that gives each multiprocessor some programs; smaller heads make smaller tiles, so more
     are needed for as many bytes on their way. Enough requests: only long ones are cut, because a single program reads a
     long request slower than all others together read theirs. Many requests: none, they hide each other's tails.
     """
     programs = max_reqs * kv_heads
-    if programs >= MANY * num_sms:
-        return Splits(1)
     if programs >= ENOUGH * num_sms:
-        return LONG_ONLY
+        return LONG_ONLY if programs < MANY * num_sms and max_len > LONG else Splits(1)
     wanted = PROGRAMS_PER_SM * num_sms * max(1.0, 128 / head_dim) / programs
     return Splits(min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted)))))
 
@@ -213,7 +212,7 @@ def _launch(
         raise ValueError(f"q has {q.shape[0]} tokens for {seq_lens.shape[0]} requests; decoding takes one each")
     partial, lse = _partial_results(workspace, q, num_splits)
     num_rows = max(16, triton.next_power_of_2(max_query_len * heads // kv_heads))
-    variant = tiling(dim, num_rows, q.dtype, num_splits)
+    variant = tiling(dim, num_rows, q.dtype, num_splits > 1 and min_tiles == MIN_TILES)
     kernels.attend[(kv_heads, num_splits, seq_lens.shape[0])](
         *(q, k_cache, v_cache, block_table, seq_lens, seq_lens if query_start is None else query_start),
         *(out, partial, lse, scale * math.log2(math.e)),

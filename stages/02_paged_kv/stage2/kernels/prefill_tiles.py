@@ -29,8 +29,8 @@ class PrefillTile:
 
 # (head size rounded up to a power of two, bytes of the dtype) → tile; fp32 works in full precision, so it gets little.
 TILES = {
-    (64, 2): PrefillTile(128, 64, 8, 3),
-    (128, 2): PrefillTile(256, 64, 8, 3),
+    (64, 2): PrefillTile(128, 64, 8, 5),
+    (128, 2): PrefillTile(256, 64, 8, 5),
     (256, 2): PrefillTile(128, 32, 8, 2),
     (64, 4): PrefillTile(64, 32, 8, 2),
     (128, 4): PrefillTile(32, 16, 8, 2),

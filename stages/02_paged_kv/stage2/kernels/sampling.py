@@ -99,7 +99,7 @@ def _race_kernel(
     scale = _LOG2E / tl.maximum(temperature, _MIN_TEMPERATURE)
     column = tl.arange(0, block)
     best = tl.full([block], float("-inf"), tl.float32)
-    best_id = first + column  # [block]
+    best_start = tl.full([block], 0, tl.int32) + first  # [block] of the tile that has the best
     peak = best
     for start in range(first, tl.minimum(first + chunk, vocab_size), block):
         token = start + column  # [block]
@@ -112,12 +112,12 @@ def _race_kernel(
             score = score * scale - fast_log2(exponential(random_words(seed, position, start, block)))
         better = score > best  # false for a not-a-number, and for an equal score with a larger id
         best = tl.where(better, score, best)
-        best_id = tl.where(better, token, best_id)
+        best_start = tl.where(better, start, best_start)
     peak = tl.where(peak == peak, peak, float("inf"))
     winner = tl.max(best, axis=0)
     cell = row * tl.num_programs(1) + tl.program_id(1)
     tl.store(best_ptr + cell, winner)
-    tl.store(best_id_ptr + cell, tl.min(tl.where(best == winner, best_id, 2**31 - 1), axis=0))
+    tl.store(best_id_ptr + cell, tl.min(tl.where(best == winner, best_start + column, 2**31 - 1), axis=0))
     tl.store(peak_ptr + cell, tl.max(peak, axis=0))
 
 
