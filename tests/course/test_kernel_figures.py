@@ -103,7 +103,7 @@ def test_measured_figures_are_the_newest_of_a_gpu(tmp_path: Path) -> None:
     def write(name: str, **fields: Any) -> None:
         (tmp_path / name).write_text(json.dumps(fields), encoding="utf-8")
 
-    assert measured.newest_run(2, tmp_path) is None
+    assert measured.newest_run(2, folder=tmp_path) is None
     assert measured.rates(None) is measured.ASSUMED
     assert measured.decode_steps(None, "a") == []
     rates = {"read_tb_s": 3.0, "matmul_tflop_s": 500.0}
@@ -118,11 +118,14 @@ def test_measured_figures_are_the_newest_of_a_gpu(tmp_path: Path) -> None:
         rates_before=rates,
         shapes=shapes,
     )
+    write("stage2_kernels_2026-02-09.json", gpu="Newer", date="2026-02-09", rates_before=rates)  # no engine
     write("stage2_cpu_2026-03-01.json", date="2026-03-01T10:00")
     write("stage1_x_2026-04-01.json", gpu="Other", date="2026-04-01", rates_before=rates)
-    run = measured.newest_run(2, tmp_path)
+    run = measured.newest_run(2, folder=tmp_path)
     assert run is not None
     assert measured.label(run) == "New, bf16, 2026-02-01"
+    assert measured.newest_run(2, "b", tmp_path) == run
+    assert measured.newest_run(2, "c", tmp_path) is None
     assert measured.rates(run) == measured.Rates("New, bf16, 2026-02-01", 3.0, 500.0)
     assert measured.decode_steps(run, "a") == [(8, 128, 2.5)]
     assert measured.decode_steps(run, "b") == measured.decode_steps(run, "c") == []

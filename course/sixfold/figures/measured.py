@@ -27,13 +27,14 @@ class Rates:
 ASSUMED = Rates("a GPU as one might assume it, nothing was measured", 4.0, 700.0)
 
 
-def newest_run(stage: int, folder: Path | None = None) -> dict[str, Any] | None:
-    """The latest measurement of a stage's engine on a GPU; ``None`` if there is none."""
+def newest_run(stage: int, shape: str | None = None, folder: Path | None = None) -> dict[str, Any] | None:
+    """The latest measurement of a stage's engine on a GPU, with the model ``shape`` if one is named; or ``None``."""
     folder = root() / "stages" / "06_benchmark" / "results" if folder is None else folder
     runs = []
     for path in sorted(folder.glob(f"stage{stage}_*.json")):
         run = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(run, dict) and "gpu" in run and "rates_before" in run:
+        shapes = [entry.get("shape") for entry in run.get("shapes", [])] if isinstance(run, dict) else []
+        if shapes and "gpu" in run and "rates_before" in run and shape in (None, *shapes):
             runs.append(run)
     return max(runs, key=lambda run: str(run.get("date", "")), default=None)
 

@@ -139,11 +139,9 @@ def _capture(size: Size, pool: Any, compute: Callable[[StepBatch], Computed], bu
         max_query_len=size.num_tokens if size.num_chunks else 1,
         max_seq_len=0,
     )
-    current, side = torch.cuda.current_stream(), torch.cuda.Stream()
-    side.wait_stream(current)
-    with torch.cuda.stream(side):
-        compute(batch)  # compiles kernels and makes the libraries' workspaces, which a capture cannot
-    current.wait_stream(side)
+    # Compiles kernels, which a capture cannot. Not on a stream of its own: the matrix library would keep a workspace of
+    # 32 MiB for each.
+    compute(batch)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool):
         computed = compute(batch)
