@@ -35,7 +35,7 @@ FIRST_STAGE = {
 }
 SETTINGS = {"priority": " with --scheduling-policy priority"}  # what some of them need besides
 _USUAL_CHARACTERS = 16  # a token; a text with no more of them is tokenised without a second look
-_PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids"})
+_PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids", "cache_salt"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,16 @@ class InputProcessor:
     ) -> Admission:
         """Make a request of ``prompt``: text, ``{"prompt": text}``, ``{"prompt_token_ids": ids}`` or a list of ids.
 
-        Ids given together with a text are used as they are, and the text is only shown. ``truncate_prompt_tokens``
-        keeps the last tokens; -1 keeps as many as fit. With ``strict_length`` a ``max_tokens`` that does not fit behind
-        the prompt is refused, as the server does; without it, the output ends at ``max_model_len``.
+        A mapping may hold its ``cache_salt``. Ids given together with a text are used as they are, and the text is only
+        shown. ``truncate_prompt_tokens`` keeps the last tokens; -1 keeps as many as fit. With ``strict_length`` a
+        ``max_tokens`` that does not fit behind the prompt is refused, as the server does; without it, the output ends
+        at ``max_model_len``.
 
         Raises:
             ValueError: anything that is wrong with the request; the message names the value, the limit and the remedy.
         """
+        if cache_salt is None and isinstance(prompt, Mapping):
+            cache_salt = prompt.get("cache_salt")
         _check_fields(request_id, priority, cache_salt, kv_transfer_params, data_parallel_rank)
         self._refuse_unsupported(
             priority=priority or None,
@@ -161,7 +164,8 @@ class InputProcessor:
         """Text, where there is one, and tokens of any form of prompt."""
         if isinstance(prompt, Mapping):
             if unknown := sorted(map(str, prompt.keys() - _PROMPT_KEYS)):
-                raise ValueError(f"prompt has unknown keys {', '.join(unknown):.200}; known: prompt, prompt_token_ids")
+                known = ", ".join(sorted(_PROMPT_KEYS))
+                raise ValueError(f"prompt has unknown keys {', '.join(unknown):.200}; known: {known}")
             text, ids = prompt.get("prompt"), prompt.get("prompt_token_ids")
         else:
             text, ids = (prompt, None) if isinstance(prompt, str) else (None, prompt)

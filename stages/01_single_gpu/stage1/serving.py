@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fastapi import APIRouter
+
 from stage1.build import CONFIGS, SUPPORTED, build
 from stage1.client import InProcessClient
 from stage1.config import Settings
@@ -43,10 +45,18 @@ def start_client(
     return TextClient(InProcessClient(core), inputs, outputs, stage)
 
 
-def serve(settings: Settings, *, owners: Mapping[str, str] | None = None, **start: Any) -> None:
+def serve(
+    settings: Settings,
+    *,
+    owners: Mapping[str, str] | None = None,
+    routers: Sequence[APIRouter] = (),
+    **start: Any,
+) -> None:
     """Serve the engine of ``settings`` until a signal ends it; the page shows its steps live.
 
-    ``owners`` says whose each part is, for the page: part → "yours" or "reference". ``start`` goes to ``start_client``.
+    ``owners`` says whose each part is, for the page: part → "yours" or "reference". ``routers`` add a stage's routes.
+    ``start`` goes to ``start_client``.
     """
     feed = LiveFeed()
-    serve_http(settings, lambda: start_client(settings, (feed,), **start), (live_router(feed),), parts=owners)
+    routes = (live_router(feed), *routers)
+    serve_http(settings, lambda: start_client(settings, (feed,), **start), routes, parts=owners)

@@ -64,6 +64,10 @@ class TextClient:
         """The engine's queues, usage and counters."""
         return await self._client.stats()
 
+    async def call(self, method: str, *args: Any) -> Any:
+        """Run a method of the core between two steps and wait for its answer."""
+        return await self._client.call(method, *args)
+
     def shutdown(self) -> None:
         """Stop the engine; a second call does nothing."""
         if self._pump_task is not None:

@@ -88,6 +88,13 @@ def engine_metrics(model_name: str, stats: StepStats) -> str:
         ("vllm:num_requests_waiting", "gauge", "Requests that wait.", stats.num_waiting),
         ("vllm:kv_cache_usage_perc", "gauge", "Share of the KV blocks in use, 0 to 1.", stats.kv_usage),
         ("vllm:num_preemptions_total", "counter", "Preemptions since the start.", stats.preemptions),
+        (
+            "vllm:prefix_cache_queries_total",
+            "counter",
+            "Prompt tokens looked up in the prefix cache.",
+            stats.prefix_queries,
+        ),
+        ("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the cache.", stats.prefix_hits),
     )
     return "".join(
         f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name}{labels} {float(value)}\n"

@@ -1,0 +1,65 @@
+"""What computes: the model on its device, the cache in the memory that is left, the graphs.
+
+Owns the order in which they come to life. Does not know requests, schedulers or traces.
+
+    weights → a runner with a small cache, to measure → the number of blocks → the runner with its cache → graphs
+
+vLLM: ``v1/worker/gpu_worker.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stage1.config import DeviceConfig, ModelConfig, Settings
+from stage1.interfaces import Executor
+from stage1.kv_cache import KVCache
+from stage1.model.load import load_model
+from stage1.model.rope import rope_tables
+from stage1.model.source import ModelSource, resolve, resolve_device, resolve_dtype
+from stage2.config import BatchConfig, CacheConfig, KernelConfig
+from stage2.kv_memory import count_blocks
+from stage2.parts import Parts, with_kernels
+from stage2.profile import ProfileRun
+from stage2.runner import PagedRunner, StepLimits
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A runner behind its executor, ready for plans."""
+
+    executor: Executor
+    source: ModelSource
+    num_blocks: int
+    block_size: int
+
+
+def start_worker(settings: Settings, parts: Parts) -> Worker:
+    """Load the model, size the cache and capture the graphs, as ``settings`` say and with ``parts``.
+
+    Raises:
+        ValueError: the model, the device or the memory does not fit the settings.
+    """
+    source = resolve(settings[ModelConfig])
+    device = resolve_device(settings[DeviceConfig])
+    dtype = resolve_dtype(settings[ModelConfig], device)
+    parts = with_kernels(parts, settings[KernelConfig].attention_backend, device)
+    batch, block_size = settings[BatchConfig], settings[CacheConfig].block_size
+    limits = StepLimits(batch.max_num_seqs, batch.max_num_batched_tokens, source.max_model_len, block_size)
+    model = load_model(source, parts.ops(), dtype, device, settings[ModelConfig].seed, cache_bytes=0)
+    processors = parts.processors(source.shape.vocab_size, device)
+    tables = rope_tables(source.shape, source.max_model_len, device)
+
+    def make_runner(num_blocks: int) -> PagedRunner:
+        kv_cache = KVCache(source.shape, num_blocks, block_size, dtype, device)
+        attention = parts.attention(kv_cache, *tables, parts.rotate)
+        sampler = parts.sampler(processors)
+        return parts.runner(model, attention, sampler, processors, limits, device, parts.inputs, parts.slots)
+
+    captures = not settings[KernelConfig].enforce_eager
+    profile = ProfileRun(make_runner, limits, captures)
+    num_blocks = count_blocks(settings[CacheConfig], source.shape, dtype, device, source.max_model_len, profile)
+    executor = parts.executor(make_runner(num_blocks))
+    if captures:
+        executor.call("capture_graphs")
+    return Worker(executor, source, num_blocks, block_size)

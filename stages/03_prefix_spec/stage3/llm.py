@@ -1,0 +1,63 @@
+"""The offline and the asynchronous engine of stage 3: stage 2's, with this stage's wiring.
+
+vLLM: ``vllm/entrypoints/llm.py``, ``v1/engine/async_llm.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stage1 import llm as stage1_llm
+from stage1.client import InProcessClient
+from stage1.config import Settings
+from stage1.core import EngineCore
+from stage1.frontend import load_processors
+from stage1.text_client import TextClient
+from stage1.trace.sinks import Sink
+from stage2.config import BatchConfig
+from stage3.build import CONFIGS, SUPPORTED, build
+from stage3.config import PrefixConfig
+
+
+def supported(settings: Settings) -> frozenset[str]:
+    """The request features of an engine with ``settings``: what nobody would look at is refused."""
+    missing = set()
+    if settings[BatchConfig].scheduling_policy != "priority":
+        missing.add("priority")
+    if not settings[PrefixConfig].enable_prefix_caching:
+        missing.add("cache_salt")
+    return SUPPORTED - missing
+
+
+class LLM(stage1_llm.LLM):
+    """Stage 1's ``LLM`` over a paged cache with prefix caching."""
+
+    configs: Sequence[type[Any]] = CONFIGS
+    build: Callable[..., EngineCore] = staticmethod(build)
+
+    def __init__(
+        self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
+    ) -> None:
+        self.supported = supported(_read(model, settings))
+        super().__init__(model, parts=parts, sinks=sinks, **settings)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget what all blocks hold; ``False`` and nothing is forgotten while a request holds one."""
+        return bool(self.core.reset_prefix_cache())  # type: ignore[attr-defined]
+
+
+class AsyncLLM(TextClient):
+    """Requests join and leave while others run; args and errors are those of ``LLM``."""
+
+    def __init__(
+        self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
+    ) -> None:
+        chosen = _read(model, settings)
+        inputs, outputs = load_processors(chosen, supported(chosen))
+        core = build(chosen, **({} if parts is None else {"parts": parts}), sinks=sinks)
+        super().__init__(InProcessClient(core), inputs, outputs, stage=3)
+
+
+def _read(model: str | None, settings: dict[str, Any]) -> Settings:
+    return Settings.from_keywords(CONFIGS, settings if model is None else {"model": model, **settings})

@@ -1,0 +1,28 @@
+"""The replaceable parts of stage 3: those of stage 2, and what finds computed blocks again.
+
+vLLM: ``v1/core/kv_cache_utils.py`` (``hash_block_tokens``), ``v1/core/block_pool.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from stage1.core import EngineCore
+from stage2.block_pool import BlockPool
+from stage2.parts import Parts as PagedParts
+from stage3.core import ResettableCore
+from stage3.prefix.block_hash import BlockKey, hash_block
+from stage3.prefix.cached_pool import CachedBlockPool
+from stage3.prefix.kv_manager import PrefixKVManager, longest_hit
+
+
+@dataclass(frozen=True)
+class Parts(PagedParts):
+    """``kv_manager`` is used without a prefix cache, ``prefix_manager`` with one."""
+
+    cached_pool: Callable[[BlockPool], CachedBlockPool] = CachedBlockPool
+    hash_block: Callable[[BlockKey, Sequence[int]], BlockKey] = hash_block
+    longest_hit: Callable[[Iterable[BlockKey], Callable[[BlockKey], int | None]], list[int]] = longest_hit
+    prefix_manager: Callable[..., PrefixKVManager] = PrefixKVManager
+    core: Callable[..., EngineCore] = ResettableCore
