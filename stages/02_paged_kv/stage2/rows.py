@@ -32,6 +32,7 @@ class Step:
     starts: np.ndarray  # position of each request's first token
     counts: np.ndarray  # tokens of each
     samples: np.ndarray  # bool, whether a token is drawn
+    drafts: list[list[int]]  # guesses among the tokens of each, behind those that are known; [] where nobody has any
     num_tokens: int
     num_chunks: int  # requests with more than one token
     is_plain: bool  # greedy or temperature is all that anyone in it asks for
@@ -87,6 +88,8 @@ class RowKeeper:
         if self._demanding:
             for row, sampled in zip(step.rows, out.sampled, strict=True):
                 row.token_ids += sampled
+        if step.drafts:
+            self._num_known[step.index] += [max(len(sampled) - 1, 0) for sampled in out.sampled]
 
     # --- below: the phases of ``follow`` -------------------------------------------------------------
 
@@ -121,6 +124,8 @@ class RowKeeper:
         roster = self._call(plan)
         rows, index = roster.rows, roster.index
         starts = self._num_computed[index]
+        drafts = [plan.drafts.get(row.req_id, []) for row in rows] if plan.drafts else []
+        num_known = self._num_known[index] + np.array([len(ids) for ids in drafts] or 0, np.int32)
         num_tokens = plan.total_tokens
         if num_tokens == len(rows):
             counts = np.ones(len(rows), np.int32)
@@ -132,7 +137,8 @@ class RowKeeper:
             index=index,
             starts=starts,
             counts=counts,
-            samples=starts + counts == self._num_known[index],
+            samples=starts + counts == num_known,
+            drafts=drafts,
             num_tokens=num_tokens,
             num_chunks=int((counts > 1).sum()) if num_tokens > len(rows) else 0,
             is_plain=not self._demanding or self._demanding.isdisjoint(plan.num_scheduled),
@@ -161,10 +167,13 @@ class RowKeeper:
         return roster
 
     def _tokens_to_give(self, step: Step) -> list[Edit]:
-        """Tokens of this step that the device has not: those that came with the request."""
+        """Tokens of this step that the device has not: those that came with the request, and drafts."""
         edits = []
+        for row, drafts in zip(step.rows, step.drafts, strict=False):
+            if drafts:
+                edits.append(self.table.put_tokens(row, int(self._num_known[row.row]), drafts))
         for i in np.flatnonzero(step.starts < self._num_given[step.index]):
             start, row = int(step.starts[i]), step.rows[i]
             end = min(start + int(step.counts[i]), int(self._num_given[row.row]))
-            edits.append(self.table.give_tokens(row, start, end))
+            edits.append(self.table.put_tokens(row, start, row.token_ids[start:end]))
         return edits

@@ -103,19 +103,11 @@ class PagedRunner:
         if not step.rows:
             return PendingStep(lambda: ModelRunnerOutput([], []))
         self._packet.send(step, edits, self._keeper.table)
-        graph = self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks)
-        if graph is not None and step.is_plain and not self._hooks:
-            graph.replay()
-            demands = None
-        else:
-            demands = self._launch_demanding(step, graph)
-        wait = self._results.start(len(step.rows))
+        read = self._queue(step)
         self._keeper.advance(step)
 
         def finish() -> ModelRunnerOutput:
-            out = to_output(step.rows, *wait())
-            if demands is not None:
-                demands(out)
+            out = read()
             self._keeper.see(step, out)
             return out
 
@@ -126,6 +118,24 @@ class PagedRunner:
         return bool(torch.ones(2, device=self._device).sum().item() == 2.0)
 
     # --- below: the phases of a step ----------------------------------------------------------------
+
+    def _queue(self, step: Step) -> Callable[[], ModelRunnerOutput]:
+        """Queue the launches of a step and the copy of its tokens; what is returned waits for them."""
+        graph = self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks)
+        if graph is not None and step.is_plain and not self._hooks:
+            graph.replay()
+            complete = None
+        else:
+            complete = self._launch_demanding(step, graph)
+        wait = self._results.start(len(step.rows))
+
+        def read() -> ModelRunnerOutput:
+            out = to_output(step.rows, *wait())
+            if complete is not None:
+                complete(out)
+            return out
+
+        return read
 
     def _launch_demanding(self, step: Step, graph: StepGraph | None) -> Callable[[ModelRunnerOutput], None]:
         """Queue a step that needs the host: no graph, a draw that is not in it, or hooks.

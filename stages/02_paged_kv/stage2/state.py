@@ -79,7 +79,6 @@ class RequestTable:
         row.block_ids.extend(block_ids)
         return first, np.array(block_ids, np.int32)
 
-    def give_tokens(self, row: TableRow, start: int, end: int) -> Edit:
-        """The change that writes the tokens [start, end) of ``row``, which the host knows."""
-        first = row.row * self.width + self.tokens_at + start
-        return first, np.array(row.token_ids[start:end], np.int32)
+    def put_tokens(self, row: TableRow, start: int, token_ids: Sequence[int]) -> Edit:
+        """The change that writes ``token_ids`` from position ``start`` on."""
+        return row.row * self.width + self.tokens_at + start, np.array(token_ids, np.int32)

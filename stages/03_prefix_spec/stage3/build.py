@@ -1,4 +1,4 @@
-"""The wiring of stage 3: a prefix cache around stage 2's engine.
+"""The wiring of stage 3: a prefix cache and speculation around stage 2's engine.
 
 vLLM: ``v1/engine/core.py`` (``EngineCore.__init__``).
 """
@@ -6,10 +6,11 @@ vLLM: ``v1/engine/core.py`` (``EngineCore.__init__``).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stage1.config import DeviceConfig, ModelConfig, Settings, TraceConfig
 from stage1.core import EngineCore
-from stage1.interfaces import KVCacheManager, Scheduler
+from stage1.interfaces import KVCacheManager, Scheduler, SchedulerHook
 from stage1.lifecycle import Lifecycle
 from stage1.trace.sinks import Sink
 from stage1.trace.traced_kv import TracedKV
@@ -17,11 +18,17 @@ from stage1.trace.tracer import open_tracer, start_event
 from stage2.config import BatchConfig, CacheConfig, KernelConfig
 from stage2.waiting import QUEUES
 from stage2.worker import start_worker
-from stage3.config import PrefixConfig
+from stage3.config import PrefixConfig, SpeculativeConfig
 from stage3.parts import Parts as Parts
 from stage3.prefix.scheduler import PrefixScheduler
+from stage3.spec.accept import AcceptanceCounter
+from stage3.spec.scheduling import DraftLimits, Speculation
+from stage3.spec.wiring import drafting_runner
 
-CONFIGS = (ModelConfig, DeviceConfig, CacheConfig, PrefixConfig, BatchConfig, KernelConfig, TraceConfig)
+CONFIGS = (
+    *(ModelConfig, DeviceConfig, CacheConfig, PrefixConfig),
+    *(BatchConfig, SpeculativeConfig, KernelConfig, TraceConfig),
+)
 SUPPORTED = frozenset({"priority", "cache_salt"})  # request features beyond the common ones
 
 
@@ -31,20 +38,33 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
     Raises:
         ValueError: the model, the device or the memory does not fit the settings.
     """
+    batch, speculative = settings[BatchConfig], settings[SpeculativeConfig]
+    rules = speculative.rules()
+    if rules is not None:
+        parts = replace(parts, runner=drafting_runner(parts.runner, rules, settings))
     worker = start_worker(settings, parts)
-    batch, block_size = settings[BatchConfig], worker.block_size
+    block_size = worker.block_size
     start = start_event(3, worker.source.name, block_size, worker.num_blocks, batch.max_num_seqs)
     tracer = open_tracer(settings[TraceConfig].trace, sinks, start)
     pool = parts.block_pool(worker.num_blocks)
+    counter = AcceptanceCounter(0 if rules is None else rules.num_speculative_tokens)
 
     def make_scheduler(manager: KVCacheManager) -> Scheduler:
         kv = TracedKV(manager, tracer)
-        lifecycle = Lifecycle(kv, worker.source.max_model_len, (tracer,))
+        hooks: tuple[SchedulerHook, ...] = (tracer,)
+        spare = batch.max_num_batched_tokens - batch.max_num_seqs
+        if rules is not None and spare > 0:
+            limits = DraftLimits(rules.num_speculative_tokens, speculative.max_batch, spare)
+            hooks = (Speculation(kv, limits, counter), tracer)
+        lifecycle = Lifecycle(kv, worker.source.max_model_len, hooks)
         queue = QUEUES[batch.scheduling_policy]()
         return parts.scheduler(lifecycle, kv, batch, queue, parts.chunk, parts.preemption)
 
+    def make_core(scheduler: Scheduler, *reset: object) -> EngineCore:
+        return parts.core(scheduler, worker.executor, tracer.close, *reset, fill=counter.fill)
+
     if not settings[PrefixConfig].enable_prefix_caching:
-        return parts.core(make_scheduler(parts.kv_manager(pool, block_size)), worker.executor, tracer.close)
+        return make_core(make_scheduler(parts.kv_manager(pool, block_size)))
     prefix = parts.prefix_manager(pool, block_size, parts.cached_pool, parts.hash_block, parts.longest_hit)
     scheduler = PrefixScheduler(make_scheduler(prefix), prefix)
-    return parts.core(scheduler, worker.executor, tracer.close, scheduler.reset_prefix_cache)
+    return make_core(scheduler, scheduler.reset_prefix_cache)

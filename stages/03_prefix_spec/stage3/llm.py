@@ -5,6 +5,7 @@ vLLM: ``vllm/entrypoints/llm.py``, ``v1/engine/async_llm.py``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,7 +41,7 @@ class LLM(stage1_llm.LLM):
         self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
     ) -> None:
         self.supported = supported(_read(model, settings))
-        super().__init__(model, parts=parts, sinks=sinks, **settings)
+        super().__init__(model, parts=parts, sinks=sinks, **_plain(settings))
 
     def reset_prefix_cache(self) -> bool:
         """Forget what all blocks hold; ``False`` and nothing is forgotten while a request holds one."""
@@ -60,4 +61,10 @@ class AsyncLLM(TextClient):
 
 
 def _read(model: str | None, settings: dict[str, Any]) -> Settings:
-    return Settings.from_keywords(CONFIGS, settings if model is None else {"model": model, **settings})
+    return Settings.from_keywords(CONFIGS, _plain(settings if model is None else {"model": model, **settings}))
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """``speculative_config`` may be a dictionary, as in vLLM; settings are plain values."""
+    given = settings.get("speculative_config")
+    return {**settings, "speculative_config": json.dumps(given)} if isinstance(given, dict) else settings

@@ -82,6 +82,7 @@ def model_card(context: Context) -> dict[str, Any]:
 def engine_metrics(model_name: str, stats: StepStats) -> str:
     """The metrics that need nothing but ``stats``, in Prometheus text format 0.0.4."""
     escaped = model_name.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    accepted = sum(stats.accepted_per_position)
     labels = f'{{model_name="{escaped}",engine="0"}}'
     rows = (
         ("vllm:num_requests_running", "gauge", "Requests in the running batch.", stats.num_running),
@@ -95,6 +96,8 @@ def engine_metrics(model_name: str, stats: StepStats) -> str:
             stats.prefix_queries,
         ),
         ("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the cache.", stats.prefix_hits),
+        ("vllm:spec_decode_num_draft_tokens_total", "counter", "Drafts that were verified.", stats.drafts),
+        ("vllm:spec_decode_num_accepted_tokens_total", "counter", "Drafts that stayed.", accepted),
     )
     return "".join(
         f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name}{labels} {float(value)}\n"
