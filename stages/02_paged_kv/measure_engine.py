@@ -193,7 +193,7 @@ def measure(name: str, what: set[str], matmul: float) -> dict[str, Any]:
 def main() -> None:
     """Measure, print, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--shapes", nargs="+", default=["smollm2-135m", "qwen3-0.6b", "qwen3-8b"])
+    parser.add_argument("--shapes", nargs="+", default=["qwen3-8b", "qwen3-0.6b", "smollm2-135m"])
     parser.add_argument("--what", nargs="+", default=["decode", "prefill", "w", "others"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
@@ -202,20 +202,19 @@ def main() -> None:
         sys.exit("no CUDA GPU is there: nothing to measure")
     result = {**base.provenance(args.commit), "stage": 2, "rates_before": base.device_rates(), "shapes": []}
     print(json.dumps(result["rates_before"]), flush=True)
-    for name in args.shapes:
+    name = f"stage2_engine_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
+    for shape in args.shapes:
         gc.collect()
         torch.cuda.empty_cache()
-        result["shapes"].append(measure(name, set(args.what), result["rates_before"]["matmul_tflop_s"]))
+        result["shapes"].append(measure(shape, set(args.what), result["rates_before"]["matmul_tflop_s"]))
         print(json.dumps(result["shapes"][-1]), flush=True)
-    gc.collect()
-    torch.cuda.empty_cache()
-    result["rates_after"] = base.device_rates()
+        gc.collect()
+        torch.cuda.empty_cache()
+        result["rates_after"] = base.device_rates()
+        if args.out is not None:  # after each shape: what is measured is kept
+            args.out.mkdir(parents=True, exist_ok=True)
+            (args.out / name).write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result["rates_after"]))
-    if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
-        path = args.out / f"stage2_engine_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
-        path.write_text(json.dumps(result, indent=2) + "\n")
-        print(path)
 
 
 if __name__ == "__main__":
