@@ -75,7 +75,9 @@ def test_text_that_copies_itself_takes_fewer_steps() -> None:
         with LLM(max_model_len=256, dtype="float32", speculative_config=config) as llm:
             texts.append(llm.generate(copying, greedy)[0].outputs[0].text)
             steps.append(llm.core.stats().step)
-    assert texts[0] == texts[1] == " The dog sat on the log. The cat sat on the mat. The dog sat on the log. The cat sat"
+    assert (
+        texts[0] == texts[1] == " The dog sat on the log. The cat sat on the mat. The dog sat on the log. The cat sat"
+    )
     assert steps[1] < 0.6 * steps[0]
 
 

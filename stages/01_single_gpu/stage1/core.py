@@ -17,6 +17,8 @@ from stage1.records import EngineCoreOutputs, EngineCoreRequest, SchedulerOutput
 
 logger = logging.getLogger(__name__)
 
+PAUSE = 0.001  # seconds, between steps in which nobody can run
+
 
 class EngineCore:
     """One scheduler over one executor."""
@@ -50,6 +52,8 @@ class EngineCore:
         """
         start = time.perf_counter()
         plan = self.scheduler.schedule()
+        if not plan.num_scheduled and self.scheduler.has_work:
+            time.sleep(PAUSE)  # all are held back by someone who works beside this thread: let it
         future = self.executor.submit(plan)
         try:
             outputs = self.scheduler.update(plan, future.result())

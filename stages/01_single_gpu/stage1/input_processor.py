@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,7 @@ class InputProcessor:
         max_logprobs: most log-probabilities a token; -1 = the whole vocabulary.
         seed: where the seeds of requests without one come from: equal engines give equal requests equal seeds.
         supported: names of ``FIRST_STAGE`` that this engine understands; the others are refused.
+        check: raises ``ValueError`` for parameters that a later stage knows to be wrong.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class InputProcessor:
         max_logprobs: int = 20,
         seed: int = 0,
         supported: frozenset[str] = frozenset(),
+        check: Callable[[SamplingParams], None] = lambda params: None,
     ) -> None:
         self.source = source
         self.tokenizer = tokenizer
         self.max_logprobs = max_logprobs
         self._seed = seed
         self._supported = supported
+        self._check = check
         self._counter = itertools.count()  # next() of it is atomic
         self._floor = TokenFloor(tokenizer)
         ids = {*source.eos_token_ids, getattr(tokenizer, "eos_token_id", None)}
@@ -115,6 +118,7 @@ class InputProcessor:
             kv_transfer_params=kv_transfer_params,
             data_parallel_rank=data_parallel_rank,
         )
+        self._check(params)
         text, ids = self._tokenise(prompt, params, add_special_tokens)
         ids = self._fit(ids, params, strict_length)
         number = next(self._counter)

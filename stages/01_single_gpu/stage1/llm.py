@@ -45,13 +45,14 @@ class LLM:
     configs: Sequence[type[Any]] = stage1_build.CONFIGS
     supported: frozenset[str] = stage1_build.SUPPORTED
     build: Callable[..., EngineCore] = staticmethod(stage1_build.build)
+    check: Callable[[SamplingParams], None] = staticmethod(lambda params: None)
 
     def __init__(
         self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
     ) -> None:
         keywords = settings if model is None else {"model": model, **settings}
         self.settings = Settings.from_keywords(self.configs, keywords)
-        self._inputs, self._outputs = load_processors(self.settings, self.supported)
+        self._inputs, self._outputs = load_processors(self.settings, self.supported, self.check)
         self.core = self.build(self.settings, **({} if parts is None else {"parts": parts}), sinks=sinks)
         self._ids = itertools.count()
 

@@ -17,6 +17,7 @@ from stage1.client import InProcessClient
 from stage1.config import Settings
 from stage1.core import EngineCore
 from stage1.frontend import load_processors
+from stage1.params import SamplingParams
 from stage1.server.config import ServerConfig
 from stage1.server.live import live_router
 from stage1.server.serve import serve as serve_http
@@ -33,6 +34,7 @@ def start_client(
     parts: Any = None,
     build_core: Callable[..., EngineCore] = build,
     supported: frozenset[str] = SUPPORTED,
+    check: Callable[[SamplingParams], None] = lambda params: None,
     stage: int = 1,
 ) -> TextClient:
     """Load the model and start computing in a thread. ``parts`` are replacements, the stage's ``Parts``.
@@ -40,7 +42,7 @@ def start_client(
     Raises:
         ValueError: the model cannot be loaded.
     """
-    inputs, outputs = load_processors(settings, supported)
+    inputs, outputs = load_processors(settings, supported, check)
     core = build_core(settings, **({} if parts is None else {"parts": parts}), sinks=sinks)
     return TextClient(InProcessClient(core), inputs, outputs, stage)
 

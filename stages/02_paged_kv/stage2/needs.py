@@ -34,6 +34,7 @@ def changes_logits(params: SamplingParams) -> bool:
         or params.repetition_penalty != 1
         or params.presence_penalty
         or params.frequency_penalty
+        or params.structured_outputs is not None
     )
 
 

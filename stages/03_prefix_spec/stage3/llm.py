@@ -14,11 +14,13 @@ from stage1.client import InProcessClient
 from stage1.config import Settings
 from stage1.core import EngineCore
 from stage1.frontend import load_processors
+from stage1.params import SamplingParams
 from stage1.text_client import TextClient
 from stage1.trace.sinks import Sink
 from stage2.config import BatchConfig
 from stage3.build import CONFIGS, SUPPORTED, build
 from stage3.config import PrefixConfig
+from stage3.grammar.structured_outputs import check_request
 
 
 def supported(settings: Settings) -> frozenset[str]:
@@ -36,6 +38,7 @@ class LLM(stage1_llm.LLM):
 
     configs: Sequence[type[Any]] = CONFIGS
     build: Callable[..., EngineCore] = staticmethod(build)
+    check: Callable[[SamplingParams], None] = staticmethod(check_request)
 
     def __init__(
         self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
@@ -55,7 +58,7 @@ class AsyncLLM(TextClient):
         self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
     ) -> None:
         chosen = _read(model, settings)
-        inputs, outputs = load_processors(chosen, supported(chosen))
+        inputs, outputs = load_processors(chosen, supported(chosen), check_request)
         core = build(chosen, **({} if parts is None else {"parts": parts}), sinks=sinks)
         super().__init__(InProcessClient(core), inputs, outputs, stage=3)
 

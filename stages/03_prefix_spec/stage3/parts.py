@@ -8,19 +8,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from stage1.core import EngineCore
+from stage1.interfaces import LogitsProcessor
+from stage1.logits_processors import default_processors
 from stage2.block_pool import BlockPool
 from stage2.parts import Parts as PagedParts
 from stage3.core import ResettableCore
+from stage3.grammar.mask_processor import GrammarMaskProcessor
 from stage3.prefix.block_hash import BlockKey, hash_block
 from stage3.prefix.cached_pool import CachedBlockPool
 from stage3.prefix.kv_manager import PrefixKVManager, longest_hit
+
+
+def guided_processors(vocab_size: int, device: torch.device) -> tuple[LogitsProcessor, ...]:
+    """Stage 1's processors, and the masks of grammars behind them."""
+    if device.type != "cuda":
+        return (*default_processors(vocab_size, device), GrammarMaskProcessor(device))
+    from stage3.grammar.mask_kernel import apply_masks  # Triton is imported where there is a GPU
+
+    return (*default_processors(vocab_size, device), GrammarMaskProcessor(device, apply_masks))
 
 
 @dataclass(frozen=True)
 class Parts(PagedParts):
     """``kv_manager`` is used without a prefix cache, ``prefix_manager`` with one."""
 
+    processors: Callable[[int, torch.device], Sequence[LogitsProcessor]] = guided_processors
     cached_pool: Callable[[BlockPool], CachedBlockPool] = CachedBlockPool
     hash_block: Callable[[BlockKey, Sequence[int]], BlockKey] = hash_block
     longest_hit: Callable[[Iterable[BlockKey], Callable[[BlockKey], int | None]], list[int]] = longest_hit

@@ -12,6 +12,7 @@ from stage1 import serving
 from stage1.config import Settings
 from stage1.server.config import ServerConfig
 from stage3.build import CONFIGS, build
+from stage3.grammar.structured_outputs import check_request
 from stage3.llm import supported
 from stage3.prefix.reset_route import reset_router
 
@@ -27,5 +28,6 @@ def serve(settings: Settings, *, parts: Any = None, owners: Mapping[str, str] | 
         routers=(reset_router(),),
         build_core=build,
         supported=supported(settings),
+        check=check_request,
         stage=3,
     )

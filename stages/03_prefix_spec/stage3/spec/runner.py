@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import torch
 
 from stage1.batch import Sampled
@@ -70,8 +71,9 @@ class DraftingRunner(PagedRunner):
         """Compute and verify; returns how to read the tokens, and how many are known of each request then, [R]."""
         batch = self._views(step)
         if step.concerns_processors:
+            plan = msgspec.structs.replace(step.plan, drafts={})  # the plain sampler sees one row a request
             for processor in self._processors:
-                processor.prepare(step.plan, batch)
+                processor.prepare(plan, batch)
         drafts = self._drafts(step)
         self._inputs.fill(batch)
         self._attention.plan(batch)
