@@ -69,6 +69,23 @@ def test_constraints_hold_and_free_requests_do_not_notice(settings) -> None:
     assert check_trace(Trace(sink.events)) == []
 
 
+def test_drafts_of_a_guided_request_are_cut_and_verified_under_its_masks() -> None:
+    """A pattern that repeats itself is guessed well, and what comes out is what comes out without drafts."""
+    params = [
+        guided(seed, regex="(ab?c?){12}").replace(temperature=temperature) for seed, temperature in ((1, 0), (2, 1))
+    ]
+    prompts = [{"prompt_token_ids": LOOP[i:]} for i in range(2)]
+    texts = []
+    for config in (None, NGRAM):
+        with LLM(**TINY, speculative_config=config) as llm:
+            outputs = llm.generate([*prompts, {"prompt_token_ids": LOOP}], [*params, FREE[1]])
+            texts.append([output.outputs[0].token_ids for output in outputs])
+            stats = llm.core.stats()
+    assert texts[0] == texts[1]
+    assert re.fullmatch("(ab?c?){12}", outputs[0].outputs[0].text)
+    assert sum(stats.accepted_per_position) > 5
+
+
 @pytest.mark.parametrize(
     "constraint",
     [

@@ -26,6 +26,11 @@ def has_filter(params: SamplingParams, vocab_size: int) -> bool:
 
 def changes_logits(params: SamplingParams) -> bool:
     """Whether a logits processor has work with the request."""
+    return params.structured_outputs is not None or has_rules(params)
+
+
+def has_rules(params: SamplingParams) -> bool:
+    """Whether a rule of stage 1 changes the request's logits: masks, biases, penalties."""
     return bool(
         params.allowed_token_ids is not None
         or params.bad_words_ids
@@ -34,7 +39,6 @@ def changes_logits(params: SamplingParams) -> bool:
         or params.repetition_penalty != 1
         or params.presence_penalty
         or params.frequency_penalty
-        or params.structured_outputs is not None
     )
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from stage3.grammar.llguidance_backend import ParserGrammar, ParserVocabulary
 from stage3.grammar.matcher import Grammar
 from stage3.grammar.structured_outputs import Constraint, choices_of, grammar_text
-from stage3.grammar.token_fsm import choice_grammar, regex_grammar
+from stage3.grammar.token_fsm import MakeMask, choice_grammar, mask_maker, regex_grammar
 from stage3.grammar.vocabulary import Vocabulary
 
 MAX_GRAMMARS = 64  # the largest have tables of some 40 MB, nearly all far less than one
@@ -29,7 +29,13 @@ class GrammarCompiler:
     function is called by that thread, when the first constraint comes: an engine that is asked for none starts sooner.
     """
 
-    def __init__(self, vocabulary: Vocabulary | Callable[[], Vocabulary], max_grammars: int = MAX_GRAMMARS) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary | Callable[[], Vocabulary],
+        max_grammars: int = MAX_GRAMMARS,
+        make_mask: MakeMask = mask_maker(),
+    ) -> None:
+        self._make_mask = make_mask
         self._make_vocabulary = vocabulary if callable(vocabulary) else lambda: vocabulary
         self._max_grammars = max_grammars
         self._grammars: OrderedDict[Constraint, Future[Grammar]] = OrderedDict()
@@ -55,9 +61,9 @@ class GrammarCompiler:
             GrammarError: it is not usable with this vocabulary.
         """
         if constraint.kind == "choice":
-            return choice_grammar(choices_of(constraint), self.vocabulary)
+            return choice_grammar(choices_of(constraint), self.vocabulary, self._make_mask)
         if constraint.kind == "regex":
-            return regex_grammar(constraint.text, self.vocabulary)
+            return regex_grammar(constraint.text, self.vocabulary, self._make_mask)
         return ParserGrammar(grammar_text(constraint), self._parser_vocabulary)
 
     def shutdown(self) -> None:

@@ -29,7 +29,7 @@ from stage1.request import Request
 from stage3.grammar.compiler import GrammarCompiler
 from stage3.grammar.errors import GrammarError
 from stage3.grammar.masks import Words, set_bits
-from stage3.grammar.matcher import Grammar, Matcher
+from stage3.grammar.matcher import Grammar, Matcher, Walk
 from stage3.grammar.records import GrammarMasks
 from stage3.grammar.structured_outputs import constraint_of
 
@@ -53,10 +53,17 @@ class GrammarHook:
     Args:
         compiler: of the model's vocabulary; shut down by whoever made it.
         doom: ends a parked request with a reason. ``Lifecycle.doom``, which exists only after its hooks: set it then.
+        matcher: begins an output in a grammar.
     """
 
-    def __init__(self, compiler: GrammarCompiler, doom: Callable[[Request, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        compiler: GrammarCompiler,
+        doom: Callable[[Request, str], None] | None = None,
+        matcher: Callable[[Walk, frozenset[int]], Matcher] = Matcher,
+    ) -> None:
         self.doom = doom
+        self._matcher = matcher
         self._compiler = compiler
         self._guided: dict[str, _Guided] = {}
         self._parked: dict[str, Request] = {}
@@ -162,7 +169,7 @@ class GrammarHook:
         endings = frozenset(i for i in (*params.eos_token_ids, *params.stop_token_ids) if i in known)
         req.ending_ids = endings
         req.params = params.replace(min_tokens=0)
-        self._guided[req.req_id] = _Guided(req, Matcher(grammar.start(), endings), endings, params.min_tokens)
+        self._guided[req.req_id] = _Guided(req, self._matcher(grammar.start(), endings), endings, params.min_tokens)
         return True
 
     # --- below: a step ------------------------------------------------------------------------------

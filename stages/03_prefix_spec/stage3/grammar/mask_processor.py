@@ -11,7 +11,7 @@ vLLM: ``v1/structured_output/utils.py`` (``apply_grammar_bitmask``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -40,6 +40,52 @@ def apply_masks(logits: torch.Tensor, masks: torch.Tensor, rows: torch.Tensor) -
     logits.index_add_(0, rows, added)
 
 
+class DraftMasks:
+    """Masks on the logits of a step with drafts: [R, width, vocab], row i of a request behind its first i drafts.
+
+    ``rows`` are the places of the requests in the batch.
+    """
+
+    def __init__(
+        self,
+        sent: Sequence[GrammarMasks],
+        rows: Mapping[str, int],
+        width: int,
+        device: torch.device,
+        apply_masks: ApplyMasks = apply_masks,
+    ) -> None:
+        places = [
+            rows[req_id] * width + i
+            for extra in sent
+            for req_id, count in zip(extra.req_ids, extra.counts, strict=True)
+            for i in range(count)
+        ]
+        self._apply_masks = apply_masks
+        self._masks = send_masks(sent, device) if places else None
+        self._rows = to_device(places, torch.int64, device)
+
+    def apply(self, logits: torch.Tensor) -> None:
+        """Forbid, in place; ``logits`` is contiguous."""
+        if self._masks is not None:
+            self._apply_masks(logits.flatten(0, 1), self._masks, self._rows)
+
+
+def send_masks(sent: Sequence[GrammarMasks], device: torch.device) -> torch.Tensor:
+    """All masks of a step on ``device``, [G, words] int32, without waiting for it."""
+    data = bytearray(b"".join(extra.data for extra in sent))
+    masks = torch.frombuffer(data, dtype=torch.int32).view(-1, sent[0].num_words)
+    return (masks.pin_memory() if device.type == "cuda" else masks).to(device, non_blocking=True)
+
+
+def first_masks(extra: GrammarMasks) -> GrammarMasks:
+    """Of each request the mask of its next token alone, as if it had no drafts."""
+    size, kept, at = 4 * extra.num_words, [], 0
+    for count in extra.counts:
+        kept.append(extra.data[at : at + size])
+        at += count * size
+    return GrammarMasks(extra.req_ids, [1] * len(extra.req_ids), extra.num_words, b"".join(kept))
+
+
 class GrammarMaskProcessor:
     """``LogitsProcessor`` of guided decoding. The logits have a row for each request and behind it one a draft."""
 
@@ -65,11 +111,7 @@ class GrammarMaskProcessor:
             for req_id, count in zip(extra.req_ids, extra.counts, strict=True)
             for i in range(count)
         ]
-        data = bytearray(b"".join(extra.data for extra in sent))
-        masks = torch.frombuffer(data, dtype=torch.int32).view(len(rows), sent[0].num_words)
-        if self._device.type == "cuda":
-            masks = masks.pin_memory()
-        self._masks = masks.to(self._device, non_blocking=True)
+        self._masks = send_masks(sent, self._device)
         self._rows = to_device(rows, torch.int64, self._device)
 
     def apply(self, logits: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:

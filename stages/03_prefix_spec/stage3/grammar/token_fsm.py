@@ -16,9 +16,10 @@ language models", 2023, https://arxiv.org/abs/2307.09702.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from stage3.grammar.alphabet import DEAD, class_of
 from stage3.grammar.errors import GrammarError
@@ -33,22 +34,54 @@ MAX_ROLLBACK = 256  # tokens: far more than are ever speculated
 Place = tuple[Places, int]  # of the machine, and the decoder's node
 
 
-def regex_grammar(pattern: str, vocabulary: Vocabulary) -> TokenFsm:
+def allowed_tokens(machine: Machine, vocabulary: Vocabulary, place: Place) -> npt.NDArray[np.bool_]:
+    """The tokens that keep a match possible at ``place``, [vocab]; tokens without a text are not.
+
+    Raises:
+        GrammarError: finding out takes too much work.
+    """
+    allowed = np.zeros(vocabulary.size, dtype=np.bool_)
+    states = np.array([machine.begin(place[0])], dtype=np.int32)
+    nodes = np.array([place[1]], dtype=np.int32)  # states[i] and nodes[i]: where beginning i of the level leads
+    for level in vocabulary.levels:
+        before = states[level.parent]  # [nodes of the level]
+        alive = np.flatnonzero(before != DEAD)
+        if not len(alive):
+            break
+        states = np.full(len(before), DEAD, dtype=np.int32)
+        nodes_before, nodes = nodes[level.parent[alive]], np.zeros(len(before), dtype=np.int32)
+        states[alive], nodes[alive] = _read_all(machine, before[alive], nodes_before, level.byte[alive])
+        allowed[level.tokens] = states[level.ends] != DEAD
+    return allowed
+
+
+MakeMask = Callable[[Machine, Vocabulary, Place], Words]
+
+
+def mask_maker(
+    allowed: Callable[[Machine, Vocabulary, Place], npt.NDArray[np.bool_]] = allowed_tokens,
+    pack: Callable[[npt.NDArray[np.bool_]], Words] = pack,
+) -> MakeMask:
+    """What makes the mask of a place out of these two parts."""
+    return lambda machine, vocabulary, place: pack(allowed(machine, vocabulary, place))
+
+
+def regex_grammar(pattern: str, vocabulary: Vocabulary, make_mask: MakeMask = mask_maker()) -> TokenFsm:
     """The grammar of a regular expression, which the whole output matches.
 
     Raises:
         GrammarError: see ``regex_parse`` and ``fsm``; or no token can begin a match.
     """
-    return TokenFsm(Machine(Nfa.of_pattern(parse(pattern))), vocabulary)
+    return TokenFsm(Machine(Nfa.of_pattern(parse(pattern))), vocabulary, make_mask)
 
 
-def choice_grammar(choices: Sequence[str], vocabulary: Vocabulary) -> TokenFsm:
+def choice_grammar(choices: Sequence[str], vocabulary: Vocabulary, make_mask: MakeMask = mask_maker()) -> TokenFsm:
     """The grammar of an output that is one of ``choices``.
 
     Raises:
         GrammarError: no token can begin one of them, or finding out takes too much work.
     """
-    return TokenFsm(Machine(Nfa.of_texts(choices)), vocabulary)
+    return TokenFsm(Machine(Nfa.of_texts(choices)), vocabulary, make_mask)
 
 
 class TokenFsm:
@@ -58,8 +91,9 @@ class TokenFsm:
         GrammarError: no token can begin a match, or finding out takes too much work.
     """
 
-    def __init__(self, machine: Machine, vocabulary: Vocabulary) -> None:
+    def __init__(self, machine: Machine, vocabulary: Vocabulary, make_mask: MakeMask = mask_maker()) -> None:
         self._machine = machine
+        self._make_mask = make_mask
         self._vocabulary = vocabulary
         self._token = object()  # tells this grammar's masks from those of others, also of ones that are gone
         first = self.mask((machine.start, 0))
@@ -72,7 +106,8 @@ class TokenFsm:
 
     def mask(self, place: Place) -> Words:
         """What may follow at ``place``; not to be written to."""
-        return self._vocabulary.masks.get((self._token, *place), lambda: self._walk_vocabulary(*place))
+        masks = self._vocabulary.masks
+        return masks.get((self._token, *place), lambda: self._make_mask(self._machine, self._vocabulary, place))
 
     def follow(self, place: Place, token: int) -> Place | None:
         """The place behind ``token``, or ``None`` if it cannot follow."""
@@ -85,34 +120,6 @@ class TokenFsm:
             if state == DEAD:
                 return None
         return (self._machine.places(state), node) if self._machine.can_complete(state, node) else None
-
-    def _walk_vocabulary(self, places: Places, node: int) -> Words:
-        allowed = np.zeros(self._vocabulary.size, dtype=np.bool_)
-        states = np.array([self._machine.begin(places)], dtype=np.int32)
-        nodes = np.array([node], dtype=np.int32)  # states[i] and nodes[i]: where beginning i of the level leads
-        for level in self._vocabulary.levels:
-            before = states[level.parent]  # [nodes of the level]
-            alive = np.flatnonzero(before != DEAD)
-            if not len(alive):
-                break
-            states = np.full(len(before), DEAD, dtype=np.int32)
-            nodes_before, nodes = nodes[level.parent[alive]], np.zeros(len(before), dtype=np.int32)
-            states[alive], nodes[alive] = self._read_all(before[alive], nodes_before, level.byte[alive])
-            allowed[level.tokens] = states[level.ends] != DEAD
-        return pack(allowed)
-
-    def _read_all(self, states: States, nodes: States, bytes_: States) -> tuple[States, States]:
-        """``Machine.read`` for each triple; a character that can no longer be completed is dead at once."""
-        entries = self._machine.alphabet.decoder[nodes, bytes_]
-        following = np.full_like(states, DEAD)
-        whole, open_ = np.flatnonzero(entries < DEAD), np.flatnonzero(entries > 0)
-        following[whole] = self._machine.step_all(states[whole], class_of(entries[whole]))
-        pairs = states[open_].astype(np.int64) << 32 | entries[open_]
-        for pair in np.unique(pairs).tolist():
-            state, node = pair >> 32, pair & 0xFFFFFFFF
-            if self._machine.can_complete(state, node):
-                following[open_[pairs == pair]] = state
-        return following, np.maximum(entries, 0)
 
 
 class FsmWalk:
@@ -146,3 +153,17 @@ class FsmWalk:
             raise ValueError(f"{count} tokens are to be undone; the last {len(self._places) - 1} are remembered")
         for _ in range(count):
             self._places.pop()
+
+
+def _read_all(machine: Machine, states: States, nodes: States, bytes_: States) -> tuple[States, States]:
+    """``Machine.read`` for each triple; a character that can no longer be completed is dead at once."""
+    entries = machine.alphabet.decoder[nodes, bytes_]
+    following = np.full_like(states, DEAD)
+    whole, open_ = np.flatnonzero(entries < DEAD), np.flatnonzero(entries > 0)
+    following[whole] = machine.step_all(states[whole], class_of(entries[whole]))
+    pairs = states[open_].astype(np.int64) << 32 | entries[open_]
+    for pair in np.unique(pairs).tolist():
+        state, node = pair >> 32, pair & 0xFFFFFFFF
+        if machine.can_complete(state, node):
+            following[open_[pairs == pair]] = state
+    return following, np.maximum(entries, 0)

@@ -8,7 +8,8 @@ Owns the way of drafts through a step. Does not decide which are verified (``sch
     table       both write their tokens where the next step reads them
     propose     drafts behind what is known now, on the device
 
-A step with drafts is launched kernel by kernel. Requests whose draw takes a processor or log-probabilities get none.
+A step with drafts is launched kernel by kernel. Requests with masks, biases, penalties or log-probabilities get none; a
+grammar's masks come with the plan, one for each position.
 
 vLLM: ``v1/worker/gpu_model_runner.py`` (``propose_draft_token_ids``, ``_calc_spec_decode_metadata``).
 """
@@ -27,9 +28,11 @@ from stage1.records import ModelRunnerOutput
 from stage1.results import add_logprobs, prompt_rows
 from stage1.runner import BAD_LOGITS
 from stage2.inputs import StepBatch
-from stage2.needs import changes_logits
+from stage2.needs import has_rules
 from stage2.rows import Step
 from stage2.runner import PagedRunner
+from stage3.grammar.mask_processor import ApplyMasks, DraftMasks, apply_masks, first_masks
+from stage3.grammar.records import GrammarMasks
 from stage3.spec.rejection import DrawRules
 
 Propose = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], Drafts]  # token_ids, rows, lengths, max_model_len
@@ -39,10 +42,13 @@ Verify = Callable[[torch.Tensor, Drafts, DrawRules], Sampled]
 class DraftingRunner(PagedRunner):
     """``PagedRunner`` with a proposer that needs nothing but the tokens, and a verifier."""
 
-    def __init__(self, *args: Any, propose: Propose, verify: Verify, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, propose: Propose, verify: Verify, apply_masks: ApplyMasks = apply_masks, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._propose = propose
         self._verify = verify
+        self._apply_masks = apply_masks
 
     def _queue(self, step: Step) -> Callable[[], ModelRunnerOutput]:
         """As without drafts, then the drafts of the next step behind it."""
@@ -56,7 +62,7 @@ class DraftingRunner(PagedRunner):
         known = torch.where(draws > 0, lengths[:num_reqs], 0)
         drafts = self._propose(self._keeper.table.token_ids, rows, known, self._limits.max_model_len)
         packed = torch.cat((drafts.ids, drafts.counts[:, None]), dim=1)  # [R, k + 1]
-        asking = [row.params.logprobs is None and not changes_logits(row.params) for row in step.rows]
+        asking = [row.params.logprobs is None and not has_rules(row.params) for row in step.rows]
 
         def read_all() -> ModelRunnerOutput:
             out = read()
@@ -71,7 +77,8 @@ class DraftingRunner(PagedRunner):
         """Compute and verify; returns how to read the tokens, and how many are known of each request then, [R]."""
         batch = self._views(step)
         if step.concerns_processors:
-            plan = msgspec.structs.replace(step.plan, drafts={})  # the plain sampler sees one row a request
+            extras = [first_masks(e) if isinstance(e, GrammarMasks) else e for e in step.plan.extras]
+            plan = msgspec.structs.replace(step.plan, drafts={}, extras=extras)  # the sampler sees a row a request
             for processor in self._processors:
                 processor.prepare(plan, batch)
         drafts = self._drafts(step)
@@ -80,7 +87,10 @@ class DraftingRunner(PagedRunner):
         for hook in self._hooks:
             hook.before_forward(step.plan, batch)
         hidden = self._model(batch.input_ids, batch, self._attention)  # [T, hidden]
-        sampled = self._draw_all(hidden, drafts, batch)
+        sent = [extra for extra in step.plan.extras if isinstance(extra, GrammarMasks)]
+        places = {row.req_id: place for place, row in enumerate(step.rows)}
+        masks = DraftMasks(sent, places, 1 + drafts.ids.shape[1], self._device, self._apply_masks)
+        sampled = self._draw_all(hidden, drafts, masks, batch)
         known = batch.seq_lens - drafts.counts  # [R], before this step's tokens
         self._remember_all(batch, sampled, known)
         prompts = prompt_rows(batch, hidden, self._model)
@@ -104,7 +114,7 @@ class DraftingRunner(PagedRunner):
         ids = torch.tensor([ids + [0] * (width - len(ids)) for ids in step.drafts], device=self._device)
         return Drafts(ids.view(-1, width), torch.tensor([len(ids) for ids in step.drafts], device=self._device))
 
-    def _draw_all(self, hidden: torch.Tensor, drafts: Drafts, batch: StepBatch) -> Sampled:
+    def _draw_all(self, hidden: torch.Tensor, drafts: Drafts, masks: DraftMasks, batch: StepBatch) -> Sampled:
         """The verifier's tokens for requests with drafts, the plain sampler's for the others."""
         width = 1 + drafts.ids.shape[1]
         last = batch.query_start[1:] - 1  # [R]
@@ -119,7 +129,8 @@ class DraftingRunner(PagedRunner):
             batch.seeds,
             batch.draw_positions - drafts.counts,
         )
-        plain = self._sampler.sample(logits[:, -1].clone(), batch)  # with fewer drafts the last row comes again
+        plain = self._sampler.sample(logits[:, 0].clone(), batch)  # without drafts the last row is the first
+        masks.apply(logits)
         verified = self._verify(logits, drafts, rules)
         has_drafts = drafts.counts > 0  # [R]
         ids = torch.nn.functional.pad(plain.ids, (0, width - 1))
