@@ -1,0 +1,3 @@
+"""The engine's own version."""
+
+from stage3.prefix.kv_manager import longest_hit as longest_hit

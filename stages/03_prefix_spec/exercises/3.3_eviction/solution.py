@@ -1,0 +1,3 @@
+"""The engine's own version."""
+
+from stage3.prefix.cached_pool import CachedBlockPool as CachedBlockPool

@@ -1,0 +1,175 @@
+"""Measure the prefix cache on a GPU: the time to the first token on a hit, and what the cache costs who never has one.
+
+    python stages/03_prefix_spec/measure_prefix.py --out stages/06_benchmark/results
+
+Weights are random, prompts are token ids, EOS is ignored. A hit: 16,384 tokens were computed for another request, 64
+are new. The cost: two engines side by side, with the cache and without it, get the same requests in turn, of which no
+two begin alike; the one without runs twice in each round, so that the noise is known. Loading, capturing graphs and
+warming up are outside the clock. The result is one JSON file with GPU, versions, commit and date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.util
+import json
+import statistics
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from stage1.config import Settings
+from stage1.core import EngineCore
+from stage3.build import CONFIGS, build
+
+SHARED, NEW = 16_384, 64  # tokens
+PAIRS = 5  # of a cold request and a hit
+ROUNDS = 3
+LOADS = {  # name → requests, tokens of each prompt, tokens of each output
+    "decode_heavy": (256, 64, 256),
+    "prefill_heavy": (32, 4000, 1),
+}
+CACHE_BYTES = 24 << 30  # of each of the two engines: the second round of long prompts has to forget the first one's
+ARMS = ("without", "with", "without_again")
+
+
+def stage_2_measure() -> ModuleType:
+    """Stage 2's script as a module: it is not in a package."""
+    path = Path(__file__).parents[1] / "02_paged_kv" / "measure_engine.py"
+    spec = importlib.util.spec_from_file_location("stage2_measure_engine", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+engine = stage_2_measure()
+
+
+def make_core(shape: str, **settings: Any) -> EngineCore:
+    """This stage's engine with random weights and 256 seats."""
+    chosen = {"model": shape, "load_format": "dummy", "max_num_seqs": 256, "max_num_batched_tokens": engine.BUDGET}
+    return build(Settings.from_keywords(CONFIGS, {**chosen, **settings}))
+
+
+def serve(core: EngineCore, prompts: list[list[int]], num_outputs: int) -> float:
+    """Milliseconds from the arrival of all ``prompts`` to the last of ``num_outputs`` tokens each, greedy."""
+
+    def run() -> None:
+        engine.base.add(core, prompts, [num_outputs] * len(prompts), temperature=0.0)
+        engine.finish(core)
+
+    return float(engine.timed(run))
+
+
+def first_token(core: EngineCore, prompt: list[int], found: int) -> float:
+    """Milliseconds from the arrival of ``prompt`` to its first token.
+
+    Raises:
+        RuntimeError: other than ``found`` of its tokens were in the cache, so that it is not what is measured.
+    """
+    before = core.stats().prefix_hits
+    milliseconds = serve(core, [prompt], 1)
+    hit = core.stats().prefix_hits - before
+    if hit != found:
+        raise RuntimeError(f"{hit:,} of {len(prompt):,} tokens were found in the cache, not {found:,}")
+    return milliseconds
+
+
+def time_to_first_token(core: EngineCore) -> dict[str, Any]:
+    """``PAIRS`` times a prompt that nothing is known of, then one with the same beginning; medians and their ratio."""
+    cold, hit = [], []
+    for pair in range(PAIRS + 1):  # the first one warms up
+        shared = engine.prompts(1, SHARED, seed=pair)[0]
+        one, two = engine.prompts(2, NEW, seed=pair)
+        cold.append(first_token(core, shared + one, found=0))
+        hit.append(first_token(core, shared + two, found=SHARED))
+    return {
+        "shared_tokens": SHARED,
+        "new_tokens": NEW,
+        "pairs": PAIRS,
+        "cold_ms": statistics.median(cold[1:]),
+        "hit_ms": statistics.median(hit[1:]),
+        "hit_ms_max": max(hit[1:]),
+        "ratio": statistics.median(cold[1:]) / statistics.median(hit[1:]),
+    }
+
+
+def without_hits(cores: dict[str, EngineCore], load: str) -> dict[str, Any]:
+    """One load on both engines in turn: medians in ms, and by how much an arm is slower than the one without a cache.
+
+    Raises:
+        RuntimeError: something was found in the cache.
+    """
+    count, length, num_outputs = LOADS[load]
+    times: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    for number in range(ROUNDS + 1):  # the first one warms up
+        turn = number % len(ARMS)
+        for arm in ARMS[turn:] + ARMS[:turn]:
+            # The engine without a cache runs twice, but no engine may see a prompt for the second time.
+            prompts = engine.prompts(count, length, seed=(number, arm == "without_again"))
+            times[arm].append(serve(cores["with" if arm == "with" else "without"], prompts, num_outputs))
+    if hits := cores["with"].stats().prefix_hits:
+        raise RuntimeError(f"{hits:,} tokens were found in the cache: prompts began alike")
+    medians = {arm: statistics.median(found[1:]) for arm, found in times.items()}
+    rows = list(zip(*(times[arm][1:] for arm in ARMS), strict=True))
+    return {
+        "load": load,
+        "rounds": ROUNDS,
+        **{f"{arm}_ms": median for arm, median in medians.items()},
+        "loss": statistics.median(cached / plain - 1 for plain, cached, _ in rows),
+        "noise": statistics.median(again / plain - 1 for plain, _, again in rows),
+    }
+
+
+def measure_loss(shape: str, **settings: Any) -> dict[str, Any]:
+    """All loads for one shape, the two engines beside each other."""
+    sizes = {"max_model_len": 4608, "kv_cache_memory_bytes": CACHE_BYTES, **settings}
+    cores = {
+        name: make_core(shape, enable_prefix_caching=on, **sizes) for name, on in (("with", True), ("without", False))
+    }
+    found = {"shape": shape, "loads": [without_hits(cores, load) for load in LOADS]}
+    for core in cores.values():
+        core.shutdown()
+    return found
+
+
+def main() -> None:
+    """Measure, print, write the JSON file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hit", default="qwen3-8b", help="shape of the time to the first token")
+    parser.add_argument("--loss", nargs="*", default=["qwen3-0.6b", "qwen3-8b"], help="shapes of the cost")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--commit", help="commit to write down where there is no git")
+    args = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA GPU is there: nothing to measure")
+    result = {**engine.base.provenance(args.commit), "stage": 3, "rates_before": engine.base.device_rates()}
+    core = make_core(args.hit, max_model_len=SHARED + NEW + 64)
+    result["first_token"] = {"shape": args.hit, **time_to_first_token(core)}
+    core.shutdown()
+    del core
+    print(json.dumps(result["first_token"]), flush=True)
+    result["without_hits"] = []
+    for shape in args.loss:
+        gc.collect()
+        torch.cuda.empty_cache()
+        result["without_hits"].append(measure_loss(shape))
+        print(json.dumps(result["without_hits"][-1]), flush=True)
+    gc.collect()
+    torch.cuda.empty_cache()
+    result["rates_after"] = engine.base.device_rates()
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        path = args.out / f"stage3_prefix_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
+        path.write_text(json.dumps(result, indent=2) + "\n")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
