@@ -22,6 +22,7 @@ from stage2.worker import start_worker
 from stage3.config import PrefixConfig, SpeculativeConfig
 from stage3.grammar.compiler import GrammarCompiler
 from stage3.grammar.hook import GrammarHook
+from stage3.grammar.token_fsm import mask_maker
 from stage3.grammar.vocabulary import load_vocabulary
 from stage3.parts import Parts as Parts
 from stage3.prefix.scheduler import PrefixScheduler
@@ -45,14 +46,18 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
     batch, speculative = settings[BatchConfig], settings[SpeculativeConfig]
     rules = speculative.rules()
     if rules is not None:
-        parts = replace(parts, runner=drafting_runner(parts.runner, rules, settings))
+        runner = drafting_runner(parts.runner, rules, settings, parts.propose, parts.accept_matching)
+        parts = replace(parts, runner=runner)
     worker = start_worker(settings, parts)
     block_size = worker.block_size
     start = start_event(3, worker.source.name, block_size, worker.num_blocks, batch.max_num_seqs)
     tracer = open_tracer(settings[TraceConfig].trace, sinks, start)
     pool = parts.block_pool(worker.num_blocks)
-    compiler = GrammarCompiler(lambda: load_vocabulary(load_tokenizer(worker.source), worker.source.shape.vocab_size))
-    grammar = GrammarHook(compiler)
+    compiler = GrammarCompiler(
+        lambda: load_vocabulary(load_tokenizer(worker.source), worker.source.shape.vocab_size),
+        make_mask=mask_maker(parts.allowed_tokens, parts.pack),
+    )
+    grammar = GrammarHook(compiler, matcher=parts.matcher)
     counter = AcceptanceCounter(0 if rules is None else rules.num_speculative_tokens)
 
     def make_scheduler(manager: KVCacheManager) -> Scheduler:

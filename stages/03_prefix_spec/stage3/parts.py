@@ -1,4 +1,4 @@
-"""The replaceable parts of stage 3: those of stage 2, and what finds computed blocks again.
+"""The replaceable parts of stage 3: those of stage 2, what finds computed blocks again, and what makes masks.
 
 vLLM: ``v1/core/kv_cache_utils.py`` (``hash_block_tokens``), ``v1/core/block_pool.py``.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from stage1.core import EngineCore
@@ -16,10 +18,18 @@ from stage1.logits_processors import default_processors
 from stage2.block_pool import BlockPool
 from stage2.parts import Parts as PagedParts
 from stage3.core import ResettableCore
+from stage3.grammar.fsm import Machine
 from stage3.grammar.mask_processor import GrammarMaskProcessor
+from stage3.grammar.masks import Words, pack
+from stage3.grammar.matcher import Matcher, Walk
+from stage3.grammar.token_fsm import Place, allowed_tokens
+from stage3.grammar.vocabulary import Vocabulary
 from stage3.prefix.block_hash import BlockKey, hash_block
 from stage3.prefix.cached_pool import CachedBlockPool
 from stage3.prefix.kv_manager import PrefixKVManager, longest_hit
+from stage3.spec.ngram import propose
+from stage3.spec.rejection import Accept, accept_matching
+from stage3.spec.wiring import ProposeOne
 
 
 def guided_processors(vocab_size: int, device: torch.device) -> tuple[LogitsProcessor, ...]:
@@ -40,4 +50,9 @@ class Parts(PagedParts):
     hash_block: Callable[[BlockKey, Sequence[int]], BlockKey] = hash_block
     longest_hit: Callable[[Iterable[BlockKey], Callable[[BlockKey], int | None]], list[int]] = longest_hit
     prefix_manager: Callable[..., PrefixKVManager] = PrefixKVManager
+    allowed_tokens: Callable[[Machine, Vocabulary, Place], npt.NDArray[np.bool_]] = allowed_tokens
+    pack: Callable[[npt.NDArray[np.bool_]], Words] = pack
+    matcher: Callable[[Walk, frozenset[int]], Matcher] = Matcher
     core: Callable[..., EngineCore] = ResettableCore
+    propose: ProposeOne = propose
+    accept_matching: Accept = accept_matching

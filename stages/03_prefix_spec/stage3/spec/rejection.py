@@ -35,6 +35,8 @@ from stage1.philox import exponential_noise
 from stage1.sampler import filter_logits
 from stage3.spec.noise import verification_noise
 
+Accept = Callable[[torch.Tensor, torch.Tensor, Drafts], Sampled]  # drawn, bad_rows, drafts
+
 _OFF = 2.0  # a top_p that keeps everything
 
 
@@ -102,13 +104,16 @@ def accept_matching(drawn: torch.Tensor, bad_rows: torch.Tensor, drafts: Drafts)
     return Sampled(torch.where(meant, drawn, 0), counts, (bad_rows & meant).any(dim=1))
 
 
-def verify_by_match(logits: torch.Tensor, drafts: Drafts, rules: DrawRules) -> Sampled:
+def verify_by_match(
+    logits: torch.Tensor, drafts: Drafts, rules: DrawRules, accept: Accept = accept_matching
+) -> Sampled:
     """The target's own tokens up to the first that is not a draft.
 
     Args:
         logits: [R, 1 + k, vocab]; rows behind a request's drafts are not looked at.
         drafts: [R, k] ids and their counts; ids behind the counts may be anything.
         rules: of the R requests.
+        accept: ``accept_matching`` or what does the same.
 
     Returns:
         ids [R, 1 + k], of which ``counts`` = 1 + accepted are meant (0 behind them); ``bad`` where a row that was
@@ -117,7 +122,7 @@ def verify_by_match(logits: torch.Tensor, drafts: Drafts, rules: DrawRules) -> S
     num_reqs, width, vocab_size = logits.shape
     rows, each = logits.reshape(-1, vocab_size), rules.at_each_position(width)
     drawn = draw(kept_logits(rows, each), each)
-    return accept_matching(drawn.view(num_reqs, width), is_bad(rows).view(num_reqs, width), drafts)
+    return accept(drawn.view(num_reqs, width), is_bad(rows).view(num_reqs, width), drafts)
 
 
 def count_accepted(p: torch.Tensor, q: torch.Tensor, drafts: Drafts, rules: DrawRules) -> torch.Tensor:

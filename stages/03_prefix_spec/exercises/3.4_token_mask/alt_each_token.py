@@ -1,0 +1,24 @@
+"""Each token by itself, from the same place: some beginnings are read many times."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from stage3.grammar.alphabet import DEAD
+from stage3.grammar.fsm import Machine
+from stage3.grammar.token_fsm import Place
+from stage3.grammar.vocabulary import Vocabulary
+
+
+def allowed_tokens(machine: Machine, vocabulary: Vocabulary, place: Place) -> npt.NDArray[np.bool_]:
+    """[vocab] bool."""
+    allowed = np.zeros(vocabulary.size, dtype=np.bool_)
+    for token, text in enumerate(vocabulary.tokens):
+        state, node = machine.begin(place[0]), place[1]
+        for byte in text:
+            state, node = machine.read(state, node, byte)
+            if state == DEAD:
+                break
+        allowed[token] = bool(text) and state != DEAD and machine.can_complete(state, node)
+    return allowed

@@ -1,0 +1,3 @@
+"""The engine's own packing."""
+
+from stage3.grammar.masks import pack as pack

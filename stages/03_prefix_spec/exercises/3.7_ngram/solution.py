@@ -1,0 +1,3 @@
+"""The engine's own search."""
+
+from stage3.spec.ngram import propose as propose

@@ -1,0 +1,10 @@
+"""Steps back by the match's length once more."""
+
+
+def propose(tokens, rules, room):
+    for n in range(rules.prompt_lookup_max, rules.prompt_lookup_min - 1, -1):
+        for end in range(n, len(tokens)):
+            if tokens[end - n : end] == tokens[len(tokens) - n :]:
+                begin = end - n
+                return tokens[begin : begin + min(max(room, 0), rules.num_speculative_tokens)]
+    return []

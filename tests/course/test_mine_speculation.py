@@ -1,0 +1,105 @@
+"""The learner's drafts and verdicts run in stage 3's engine, and change no token of it."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sixfold.exercises import mine
+from sixfold.exercises.catalog import Exercise, find
+from sixfold.exercises.stub import NotAttempted, make_solution, make_stub
+from stage1.params import SamplingParams
+from stage3.llm import LLM
+from stage3.spec.ngram import NgramRules, propose, propose_rows
+from stage3.spec.wiring import propose_on_host
+
+EXERCISES = [find("3.7"), find("3.8")]
+SETTINGS: dict[str, Any] = {
+    "model": "tiny", "load_format": "dummy", "max_model_len": 96, "dtype": "float32", "device": "cpu", "block_size": 5,
+    "speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1},
+}  # fmt: skip
+# With its random weights the model goes on and on with one token behind the first two, and behind the last with many.
+PROMPTS = [{"prompt_token_ids": tokens} for tokens in ([255] * 20, [254] * 15, [*range(5, 12)] * 4)]
+SAMPLING = [
+    SamplingParams(temperature=0, max_tokens=30, ignore_eos=True),
+    SamplingParams(temperature=0.5, seed=3, max_tokens=20, ignore_eos=True),
+    SamplingParams(temperature=0, max_tokens=9, ignore_eos=True),
+]
+
+
+def serve(parts: Any) -> tuple[list[list[int]], int, list[int]]:
+    """Each request's tokens, the steps, and the drafts accepted at each position."""
+    with LLM(parts=parts, **SETTINGS) as llm:
+        outputs = llm.generate(PROMPTS, SAMPLING, use_tqdm=False)
+        stats = llm.core.stats()
+    return [list(output.outputs[0].token_ids) for output in outputs], stats.step, stats.accepted_per_position
+
+
+def with_text(exercise: Exercise, text: str, folder: Path) -> Any:
+    path = folder / f"{exercise.module_name}.py"
+    path.write_text(text, encoding="utf-8")
+    return mine.parts_from(3, {exercise.part: str(path)})
+
+
+@pytest.fixture(scope="module")
+def reference() -> tuple[list[list[int]], int, list[int]]:
+    found = serve(None)
+    assert sum(found[2]) > 0
+    return found
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+def test_engine_runs_into_an_empty_blank(exercise: Exercise, tmp_path: Path) -> None:
+    parts = with_text(exercise, make_stub(exercise), tmp_path)
+    try:
+        with LLM(parts=parts, **SETTINGS) as llm:
+            message = str(llm.generate(PROMPTS, SAMPLING, use_tqdm=False)[0].outputs[0].error)
+    except NotAttempted as error:
+        message = str(error)
+    assert f"exercise {exercise.id}: this body is still to be written" in message
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+def test_solved_part_drafts_and_accepts_the_same(exercise: Exercise, tmp_path: Path, reference: Any) -> None:
+    parts = with_text(exercise, make_solution(exercise), tmp_path)
+    own = getattr(importlib.import_module(exercise.module), exercise.name)
+    assert getattr(parts, exercise.part) is not own
+    assert serve(parts) == reference
+
+
+@pytest.mark.parametrize(
+    "path", [path for exercise in EXERCISES for path in exercise.alternatives], ids=lambda path: path.stem
+)
+def test_other_right_answers_run_in_the_engine(path: Path, tmp_path: Path, reference: Any) -> None:
+    exercise = find(path.parent.name.partition("_")[0])
+    assert serve(with_text(exercise, path.read_text(encoding="utf-8"), tmp_path)) == reference
+
+
+def test_bad_drafts_cost_steps_and_change_no_token(tmp_path: Path, reference: Any) -> None:
+    text = "def propose(tokens, rules, room):\n    return [1, 2, 3, 4, 5][: max(room, 0)]\n"
+    tokens, steps, _ = serve(with_text(EXERCISES[0], text, tmp_path))
+    assert tokens == reference[0]
+    assert steps > reference[1]
+
+
+def test_a_wrong_verdict_changes_tokens(tmp_path: Path, reference: Any) -> None:
+    wrong = EXERCISES[1].folder / "wrong_keeps_the_draft.py"
+    assert serve(with_text(EXERCISES[1], wrong.read_text(encoding="utf-8"), tmp_path))[0] != reference[0]
+
+
+def test_a_search_on_the_host_serves_rows_as_the_device_does() -> None:
+    made = torch.Generator().manual_seed(4)
+    token_ids = torch.randint(4, (9, 40), generator=made, dtype=torch.int32)
+    rows = torch.tensor([3, 0, 8, 5, 1, 7])
+    lengths = torch.tensor([31, 0, 1, 38, 39, 12])
+    rules = NgramRules(4, prompt_lookup_max=3, prompt_lookup_min=2)
+    ours = propose_on_host(propose, token_ids, rows, lengths, rules, 40)
+    theirs = propose_rows(token_ids, rows, lengths, rules, 40)
+    assert ours.counts.tolist() == theirs.counts.tolist()
+    assert ours.ids.tolist() == theirs.ids.tolist()
+    assert ours.counts.tolist()[1:3] == [0, 0]
+    assert ours.counts[3] == 1  # of 38 tokens: one draft, and the token that follows it
