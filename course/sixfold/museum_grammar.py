@@ -13,8 +13,7 @@ import torch
 from stage1.batch import ForwardBatch
 from stage1.logits_processors import default_processors
 from stage1.records import SchedulerOutput
-from stage3.grammar.mask_processor import apply_masks, send_masks
-from stage3.grammar.records import GrammarMasks
+from stage3.grammar.mask_processor import StepMasks
 
 
 class SuspectMaskProcessor:
@@ -22,15 +21,11 @@ class SuspectMaskProcessor:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.masks: torch.Tensor | None = None  # [G, words] int32
-        self.rows = torch.empty(0, dtype=torch.int64)  # [G]
+        self.masks: StepMasks | None = None
 
     def prepare(self, plan: SchedulerOutput, batch: ForwardBatch) -> None:
         """Find the row of each guided request."""
-        sent = [extra for extra in plan.extras if isinstance(extra, GrammarMasks)]
-        self.masks = send_masks(sent, self.device) if sent else None
-        places = self.places(batch)
-        self.rows = torch.tensor([places[req_id] for extra in sent for req_id in extra.req_ids], device=self.device)
+        self.masks = StepMasks(plan, self.places(batch), self.device)
 
     def places(self, batch: ForwardBatch) -> dict[str, int]:
         """The row of each request's logits."""
@@ -40,7 +35,7 @@ class SuspectMaskProcessor:
     def apply(self, logits: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
         """Forbid, in place."""
         if self.masks is not None:
-            apply_masks(logits, self.masks, self.rows)
+            self.masks.apply(logits)
         return logits
 
 

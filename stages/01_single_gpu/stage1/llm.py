@@ -43,7 +43,7 @@ class LLM:
     """
 
     configs: Sequence[type[Any]] = stage1_build.CONFIGS
-    supported: frozenset[str] = stage1_build.SUPPORTED
+    supported: Callable[[Settings], frozenset[str]] = staticmethod(lambda settings: stage1_build.SUPPORTED)
     build: Callable[..., EngineCore] = staticmethod(stage1_build.build)
     check: Callable[[SamplingParams], None] = staticmethod(lambda params: None)
 
@@ -52,7 +52,7 @@ class LLM:
     ) -> None:
         keywords = settings if model is None else {"model": model, **settings}
         self.settings = Settings.from_keywords(self.configs, keywords)
-        self._inputs, self._outputs = load_processors(self.settings, self.supported, self.check)
+        self._inputs, self._outputs = load_processors(self.settings, self.supported(self.settings), self.check)
         self.core = self.build(self.settings, **({} if parts is None else {"parts": parts}), sinks=sinks)
         self._ids = itertools.count()
 

@@ -29,12 +29,7 @@ class LLM(stage1_llm.LLM):
 
     configs: Sequence[type[Any]] = CONFIGS
     build: Callable[..., EngineCore] = staticmethod(build)
-
-    def __init__(
-        self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
-    ) -> None:
-        self.supported = supported(_read(model, settings))
-        super().__init__(model, parts=parts, sinks=sinks, **settings)
+    supported: Callable[[Settings], frozenset[str]] = staticmethod(supported)
 
 
 class AsyncLLM(TextClient):
@@ -46,11 +41,7 @@ class AsyncLLM(TextClient):
     def __init__(
         self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
     ) -> None:
-        chosen = _read(model, settings)
+        chosen = Settings.from_keywords(CONFIGS, settings if model is None else {"model": model, **settings})
         inputs, outputs = load_processors(chosen, supported(chosen))
         core = build(chosen, **({} if parts is None else {"parts": parts}), sinks=sinks)
         super().__init__(InProcessClient(core), inputs, outputs, stage=2)
-
-
-def _read(model: str | None, settings: dict[str, Any]) -> Settings:
-    return Settings.from_keywords(CONFIGS, settings if model is None else {"model": model, **settings})

@@ -38,12 +38,12 @@ class LLM(stage1_llm.LLM):
 
     configs: Sequence[type[Any]] = CONFIGS
     build: Callable[..., EngineCore] = staticmethod(build)
+    supported: Callable[[Settings], frozenset[str]] = staticmethod(supported)
     check: Callable[[SamplingParams], None] = staticmethod(check_request)
 
     def __init__(
         self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
     ) -> None:
-        self.supported = supported(_read(model, settings))
         super().__init__(model, parts=parts, sinks=sinks, **_plain(settings))
 
     def reset_prefix_cache(self) -> bool:
@@ -57,14 +57,11 @@ class AsyncLLM(TextClient):
     def __init__(
         self, model: str | None = None, *, parts: Any = None, sinks: Sequence[Sink] = (), **settings: Any
     ) -> None:
-        chosen = _read(model, settings)
+        keywords = _plain(settings if model is None else {"model": model, **settings})
+        chosen = Settings.from_keywords(CONFIGS, keywords)
         inputs, outputs = load_processors(chosen, supported(chosen), check_request)
         core = build(chosen, **({} if parts is None else {"parts": parts}), sinks=sinks)
         super().__init__(InProcessClient(core), inputs, outputs, stage=3)
-
-
-def _read(model: str | None, settings: dict[str, Any]) -> Settings:
-    return Settings.from_keywords(CONFIGS, _plain(settings if model is None else {"model": model, **settings}))
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ vLLM: ``v1/structured_output/utils.py`` (``apply_grammar_bitmask``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -40,41 +40,44 @@ def apply_masks(logits: torch.Tensor, masks: torch.Tensor, rows: torch.Tensor) -
     logits.index_add_(0, rows, added)
 
 
-class DraftMasks:
-    """Masks on the logits of a step with drafts: [R, width, vocab], row i of a request behind its first i drafts.
+class StepMasks:
+    """The masks of a step on the device, each with the row of logits that it is for.
 
-    ``rows`` are the places of the requests in the batch.
+    Args:
+        plan: of the step.
+        first_rows: the row of each request's next token; the rows behind its drafts follow it.
+        device: of the logits.
+        apply_masks: what forbids.
     """
 
     def __init__(
         self,
-        sent: Sequence[GrammarMasks],
-        rows: Mapping[str, int],
-        width: int,
+        plan: SchedulerOutput,
+        first_rows: Mapping[str, int],
         device: torch.device,
         apply_masks: ApplyMasks = apply_masks,
     ) -> None:
-        places = [
-            rows[req_id] * width + i
+        self._apply_masks = apply_masks
+        self._masks: torch.Tensor | None = None  # [G, words] int32
+        sent = [extra for extra in plan.extras if isinstance(extra, GrammarMasks)]
+        if not sent:
+            return
+        rows = [
+            first_rows[req_id] + i
             for extra in sent
             for req_id, count in zip(extra.req_ids, extra.counts, strict=True)
             for i in range(count)
         ]
-        self._apply_masks = apply_masks
-        self._masks = send_masks(sent, device) if places else None
-        self._rows = to_device(places, torch.int64, device)
+        data = bytearray(b"".join(extra.data for extra in sent))
+        masks = torch.frombuffer(data, dtype=torch.int32).view(len(rows), sent[0].num_words)
+        pinned = masks.pin_memory() if device.type == "cuda" else masks
+        self._masks = pinned.to(device, non_blocking=True)
+        self._rows = to_device(rows, torch.int64, device)  # [G]
 
     def apply(self, logits: torch.Tensor) -> None:
-        """Forbid, in place; ``logits`` is contiguous."""
+        """Forbid in ``logits`` [L, vocab], in place."""
         if self._masks is not None:
-            self._apply_masks(logits.flatten(0, 1), self._masks, self._rows)
-
-
-def send_masks(sent: Sequence[GrammarMasks], device: torch.device) -> torch.Tensor:
-    """All masks of a step on ``device``, [G, words] int32, without waiting for it."""
-    data = bytearray(b"".join(extra.data for extra in sent))
-    masks = torch.frombuffer(data, dtype=torch.int32).view(-1, sent[0].num_words)
-    return (masks.pin_memory() if device.type == "cuda" else masks).to(device, non_blocking=True)
+            self._apply_masks(logits, self._masks, self._rows)
 
 
 def first_masks(extra: GrammarMasks) -> GrammarMasks:
@@ -92,30 +95,18 @@ class GrammarMaskProcessor:
     def __init__(self, device: torch.device, apply_masks: ApplyMasks = apply_masks) -> None:
         self._device = device
         self._apply_masks = apply_masks
-        self._masks: torch.Tensor | None = None  # [G, words] int32 of this step
-        self._rows: torch.Tensor | None = None  # [G] int64
+        self._masks: StepMasks | None = None
 
     def prepare(self, plan: SchedulerOutput, batch: ForwardBatch) -> None:
         """Send the step's masks to the device, without waiting for it."""
-        self._masks = self._rows = None
-        sent = [extra for extra in plan.extras if isinstance(extra, GrammarMasks)]
-        if not sent:
-            return
         first_rows, row = {}, 0  # of each request
         for state in batch.states:
             first_rows[state.req_id] = row
             row += 1 + len(plan.drafts.get(state.req_id, ()))
-        rows = [
-            first_rows[req_id] + i
-            for extra in sent
-            for req_id, count in zip(extra.req_ids, extra.counts, strict=True)
-            for i in range(count)
-        ]
-        self._masks = send_masks(sent, self._device)
-        self._rows = to_device(rows, torch.int64, self._device)
+        self._masks = StepMasks(plan, first_rows, self._device, self._apply_masks)
 
     def apply(self, logits: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
         """Forbid, in place."""
-        if self._masks is not None and self._rows is not None:
-            self._apply_masks(logits, self._masks, self._rows)
+        if self._masks is not None:
+            self._masks.apply(logits)
         return logits

@@ -31,7 +31,7 @@ from stage2.inputs import StepBatch
 from stage2.needs import has_rules
 from stage2.rows import Step
 from stage2.runner import PagedRunner
-from stage3.grammar.mask_processor import ApplyMasks, DraftMasks, apply_masks, first_masks
+from stage3.grammar.mask_processor import ApplyMasks, StepMasks, apply_masks, first_masks
 from stage3.grammar.records import GrammarMasks
 from stage3.spec.rejection import DrawRules
 
@@ -43,9 +43,16 @@ class DraftingRunner(PagedRunner):
     """``PagedRunner`` with a proposer that needs nothing but the tokens, and a verifier."""
 
     def __init__(
-        self, *args: Any, propose: Propose, verify: Verify, apply_masks: ApplyMasks = apply_masks, **kwargs: Any
+        self,
+        *args: Any,
+        propose: Propose,
+        verify: Verify,
+        max_batch: int,
+        apply_masks: ApplyMasks = apply_masks,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self._max_batch = max_batch
         self._propose = propose
         self._verify = verify
         self._apply_masks = apply_masks
@@ -58,6 +65,8 @@ class DraftingRunner(PagedRunner):
             read = super()._queue(step)
             lengths = self._buffers.seq_lens + self._buffers.draws
         num_reqs = len(step.rows)
+        if num_reqs > self._max_batch:  # the schedule takes no drafts of so large a step
+            return read
         rows, draws = self._buffers.rows[:num_reqs], self._buffers.draws[:num_reqs]
         known = torch.where(draws > 0, lengths[:num_reqs], 0)
         drafts = self._propose(self._keeper.table.token_ids, rows, known, self._limits.max_model_len)
@@ -87,9 +96,8 @@ class DraftingRunner(PagedRunner):
         for hook in self._hooks:
             hook.before_forward(step.plan, batch)
         hidden = self._model(batch.input_ids, batch, self._attention)  # [T, hidden]
-        sent = [extra for extra in step.plan.extras if isinstance(extra, GrammarMasks)]
-        places = {row.req_id: place for place, row in enumerate(step.rows)}
-        masks = DraftMasks(sent, places, 1 + drafts.ids.shape[1], self._device, self._apply_masks)
+        first_rows = {row.req_id: place * (1 + drafts.ids.shape[1]) for place, row in enumerate(step.rows)}
+        masks = StepMasks(step.plan, first_rows, self._device, self._apply_masks)
         sampled = self._draw_all(hidden, drafts, masks, batch)
         known = batch.seq_lens - drafts.counts  # [R], before this step's tokens
         self._remember_all(batch, sampled, known)
@@ -114,13 +122,13 @@ class DraftingRunner(PagedRunner):
         ids = torch.tensor([ids + [0] * (width - len(ids)) for ids in step.drafts], device=self._device)
         return Drafts(ids.view(-1, width), torch.tensor([len(ids) for ids in step.drafts], device=self._device))
 
-    def _draw_all(self, hidden: torch.Tensor, drafts: Drafts, masks: DraftMasks, batch: StepBatch) -> Sampled:
+    def _draw_all(self, hidden: torch.Tensor, drafts: Drafts, masks: StepMasks, batch: StepBatch) -> Sampled:
         """The verifier's tokens for requests with drafts, the plain sampler's for the others."""
         width = 1 + drafts.ids.shape[1]
         last = batch.query_start[1:] - 1  # [R]
         place = (last - drafts.counts)[:, None] + torch.arange(width, device=last.device)  # [R, 1 + k]
         logits = self._model.lm_head(hidden[torch.minimum(place, last[:, None]).flatten()])
-        logits = logits.view(batch.num_reqs, width, -1)
+        by_request = logits.view(batch.num_reqs, width, -1)  # [R, 1 + k, vocab]
         rules = DrawRules(
             batch.temperature,
             batch.top_k,
@@ -129,9 +137,9 @@ class DraftingRunner(PagedRunner):
             batch.seeds,
             batch.draw_positions - drafts.counts,
         )
-        plain = self._sampler.sample(logits[:, 0].clone(), batch)  # without drafts the last row is the first
+        plain = self._sampler.sample(by_request[:, 0].clone(), batch)  # without drafts the last row is the first
         masks.apply(logits)
-        verified = self._verify(logits, drafts, rules)
+        verified = self._verify(by_request, drafts, rules)
         has_drafts = drafts.counts > 0  # [R]
         ids = torch.nn.functional.pad(plain.ids, (0, width - 1))
         return Sampled(

@@ -16,6 +16,7 @@ from stage1.config import DeviceConfig, Settings
 from stage1.interfaces import Drafts
 from stage1.model.source import resolve_device
 from stage2.runner import PagedRunner
+from stage3.config import SpeculativeConfig
 from stage3.grammar.mask_processor import ApplyMasks, apply_masks
 from stage3.spec import ngram, rejection
 from stage3.spec.ngram import NgramRules
@@ -59,7 +60,8 @@ def drafting_runner(
     def by_rules(token_ids: torch.Tensor, rows: torch.Tensor, lengths: torch.Tensor, max_model_len: int) -> Drafts:
         return propose(token_ids, rows, lengths, rules, max_model_len)
 
-    return partial(DraftingRunner, propose=by_rules, verify=verify, apply_masks=masks)
+    max_batch = settings[SpeculativeConfig].max_batch
+    return partial(DraftingRunner, propose=by_rules, verify=verify, max_batch=max_batch, apply_masks=masks)
 
 
 def propose_on_host(
