@@ -31,6 +31,7 @@ class ShapeConfig:
     eager: bool = setting(False, "no graphs")
     dtype: Literal["auto", "half"] = setting("auto", "precision")
     seed: int = setting(0, "the engine's")
+    extra_config: str | None = setting(None, "more of it", json=True)
 
 
 @dataclass
@@ -217,6 +218,31 @@ def test_terminal_never_gets_control_characters() -> None:
         printer = Printer(["p"], 1, out)
         printer.show(Output("r", "p", [1], [Completion(0, "a\n\t\x1b[2J\x9bé", [1])]))
         assert out.getvalue() == expected
+
+
+def test_a_json_setting_is_given_key_by_key(script: Script) -> None:
+    argv = ["a", "--extra_config.top.kind", "x", "b", "--extra-config.most=4", "--", "--extra-config.not=a flag"]
+    assert main(["generate", *argv]) == 0
+    assert script.settings == {"extra_config": '{"top": {"kind": "x"}, "most": 4}'}
+    assert script.prompts == ["a", "b", "--extra-config.not=a flag"]
+
+
+@pytest.mark.parametrize("command", ["generate", "serve"])
+@pytest.mark.parametrize("argv", [["--share.most=4"], ["--nothing.most", "4"], ["--nothing.most=4 and more"]])
+def test_keys_of_what_takes_no_json_are_refused_by_name(
+    script: Script, capsys: pytest.CaptureFixture[str], command: str, argv: list[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([command, *argv])
+    assert f"unrecognized arguments: {argv[0].partition('=')[0]} " in capsys.readouterr().err
+    assert script.served is None
+    assert script.prompts == []
+
+
+def test_keys_beside_what_is_no_object_are_a_usage_error(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--extra-config", "[4]", "--extra-config.most", "4"]) == 2
+    assert capsys.readouterr().err.startswith("sixfold serve: --extra-config is '[4]', no JSON object, so --extra-")
+    assert script.served is None
 
 
 # --- serve -------------------------------------------------------------------------------------------

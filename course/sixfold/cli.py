@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
+from sixfold.dotted import add_dotted
 from sixfold.errors import UsageError
 
 
@@ -37,6 +38,7 @@ COMMANDS = {
     "reset": Command("sixfold.commands.reset", "begin an exercise, or begin it anew"),
     "progress": Command("sixfold.commands.progress", "list the exercises, and what passes"),
     "trace": Command("sixfold.commands.trace", "look at a trace in a browser, or check it"),
+    "train-heads": Command("sixfold.commands.train_heads", "train draft heads for speculative decoding"),
     "model": Command("sixfold.commands.model", "print the folder of the embedded model"),
     "notebooks": Command("sixfold.commands.notebooks", "build the notebooks from their masters, or check them"),
     "diff": Command("sixfold.commands.diff", "show what one stage adds to another"),
@@ -80,7 +82,9 @@ def _run(name: str, rest: Sequence[str]) -> int:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     # Split here, because argparse would take what follows -- for flags when options and prompts are mixed.
     cut = rest.index("--") if "--" in rest else len(rest)
-    options = parser.parse_intermixed_args(with_dashes(rest[:cut]))
+    arguments = with_dashes(rest[:cut])
+    add_dotted(parser, arguments)
+    options = parser.parse_intermixed_args(arguments)
     if after := list(rest[cut + 1 :]):
         if parser.get_default("literal") is None:
             parser.error(f"nothing may follow --, but {' '.join(after)} does")

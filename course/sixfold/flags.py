@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from fractions import Fraction
 from typing import Any
 
+from sixfold.dotted import GIVEN, allow_keys, merged
 from stage1.config import FieldType, field_type
 
 # A prefix in the namespace keeps settings apart from a command's own options of the same name.
@@ -58,17 +59,26 @@ def add_settings(
         for field in dataclasses.fields(config):
             if field.name not in leave_out:
                 _add_flag(group, field)
+                if field.metadata.get("json"):
+                    allow_keys(parser, [field.name])
 
 
 def given_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings that the user gave, by field name; those left to their defaults are not in it."""
-    return {name.removeprefix(PREFIX): value for name, value in vars(options).items() if name.startswith(PREFIX)}
+    """The settings that the user gave, by field name; those left to their defaults are not in it.
+
+    Raises:
+        UsageError: single keys of a setting were given besides a text that is no JSON object.
+    """
+    given = {name.removeprefix(PREFIX): value for name, value in vars(options).items() if name.startswith(PREFIX)}
+    return merged(given, getattr(options, GIVEN, ()))
 
 
 def _add_flag(group: argparse._ArgumentGroup, field: dataclasses.Field[Any]) -> None:
     kind = field_type(field)
     flag = "--" + field.name.replace("_", "-")
     text = str(field.metadata.get("help", "")).replace("%", "%%")
+    if field.metadata.get("json"):
+        text += f"; or key by key: {flag}.KEY VALUE"
     if field.default is not None:
         text += f" (default: {str(field.default).replace('%', '%%')})"
     keywords: dict[str, Any] = {"dest": PREFIX + field.name, "default": argparse.SUPPRESS, "help": text}
@@ -77,7 +87,8 @@ def _add_flag(group: argparse._ArgumentGroup, field: dataclasses.Field[Any]) -> 
     elif kind.choices:
         group.add_argument(flag, choices=kind.choices, **keywords)
     else:
-        group.add_argument(flag, type=parse_as(kind), metavar=_METAVARS[kind.base], **keywords)
+        metavar = "JSON" if field.metadata.get("json") else _METAVARS[kind.base]
+        group.add_argument(flag, type=parse_as(kind), metavar=metavar, **keywords)
 
 
 _METAVARS = {str: "TEXT", int: "N", float: "X"}

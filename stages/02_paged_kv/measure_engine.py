@@ -119,7 +119,7 @@ def layer_weights(shape: ModelShape) -> int:
 def cache_share(core: EngineCore, utilisation: float = 0.9) -> dict[str, float]:
     """Bytes of the KV blocks over what the utilisation leaves beside the weights."""
     runner = core.executor._runner  # type: ignore[attr-defined]
-    cache = sum(layer.nbytes for layer in runner._attention._kv_cache.layers)
+    cache = sum(layer.nbytes for layer in runner._attention.kv_cache.layers)
     weights = sum(p.nbytes for p in {id(p): p for p in runner._model.parameters()}.values())
     free, total = torch.cuda.mem_get_info()
     allowed = utilisation * total - weights

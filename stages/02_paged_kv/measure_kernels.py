@@ -80,14 +80,15 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def tune(names: list[str], arena: Arena) -> None:
-    """Print the best variants of each point of the sweeps ``names``."""
+    """Print the best variants of each point of the sweeps ``names``, and the best one of each kernel."""
     for name in names:
         start = time.perf_counter()
         for common, timed in sweep(name, arena):
             print(name, " ".join(f"{k}={v}" for k, v in common.items()))
-            for us, point in timed[:BEST] + [pair for pair in timed[BEST:] if pair[1].kernel == "library"]:
+            fastest = {pair[1].kernel: pair for pair in reversed(timed)}.values()
+            for us, point in timed[:BEST] + sorted((p for p in fastest if p not in timed[:BEST]), key=lambda p: p[0]):
                 cut = {k: v for k, v in point.arguments.items() if k not in common}
-                print(f"    {us:9.2f} us {point.kernel if point.kernel == 'library' else cut}", flush=True)
+                print(f"    {us:9.2f} us {point.kernel} {cut or ''}", flush=True)
         print(f"{name}: {time.perf_counter() - start:.0f} s")
 
 

@@ -143,7 +143,7 @@ def test_the_cache_fills_what_the_share_allows() -> None:
     share = 0.3
     with LLM("qwen3-0.6b", load_format="dummy", max_model_len=4096, gpu_memory_utilization=share) as llm:
         free, total = torch.cuda.mem_get_info()
-        cache = llm.core.executor._runner._attention._kv_cache
+        cache = llm.core.executor._runner._attention.kv_cache
         cache_bytes = sum(layer.nbytes for layer in cache.layers)
         weights = sum(p.nbytes for p in llm.core.executor._runner._model.parameters())
     assert total - free <= share * total

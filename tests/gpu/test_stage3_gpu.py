@@ -1,12 +1,16 @@
 """Stage 3 on a CUDA GPU: prefix cache, grammars and speculation with compiled kernels, beside stage 2's graphs."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from sixfold.exercises.importer import load_file
 from stage1 import llm as stage1_llm
 from stage1.params import SamplingParams
 from stage3.llm import LLM
+
+heads = load_file(Path(__file__).parents[1] / "stage3" / "heads_bed.py")
 
 pytestmark = pytest.mark.gpu
 
@@ -27,16 +31,37 @@ def tokens(outputs) -> list[list[int]]:
     return [output.outputs[0].token_ids for output in outputs]
 
 
-@pytest.mark.parametrize("config", [None, NGRAM])
-def test_cold_and_warm_with_and_without_drafts_the_tokens_are_stage_1s(config) -> None:
+METHODS = ["none", "ngram", "medusa", "eagle", "draft_model"]
+
+
+def config_of(method: str, folder: Path) -> dict | None:
+    if method in ("medusa", "eagle"):
+        heads.write_heads(folder, method)
+    return {
+        "none": None,
+        "ngram": NGRAM,
+        "medusa": {"method": "medusa", "num_speculative_tokens": 3, "model": str(folder)},
+        "eagle": {"method": "eagle", "num_speculative_tokens": 3, "model": str(folder)},
+        "draft_model": {"model": "tiny", "num_speculative_tokens": 3},
+    }[method]
+
+
+@pytest.mark.parametrize("settings", [{}, {"enforce_eager": True}, {"block_size": 32, "max_num_batched_tokens": 80}])
+@pytest.mark.parametrize("method", METHODS)
+def test_cold_and_warm_with_and_without_drafts_the_tokens_are_stage_1s(method, settings, tmp_path) -> None:
+    config = config_of(method, tmp_path)
     with stage1_llm.LLM(**TINY) as plain:
         expected = tokens(plain.generate(PROMPTS, PARAMS))
-    with LLM(**TINY, num_gpu_blocks_override=64, max_num_seqs=8, speculative_config=config) as llm:
+    with LLM(**TINY, **settings, num_gpu_blocks_override=64, max_num_seqs=8, speculative_config=config) as llm:
         assert tokens(llm.generate(PROMPTS, PARAMS)) == expected
         warm = llm.generate(PROMPTS, PARAMS)
         stats = llm.core.stats()
+        if config is not None and "enforce_eager" not in settings:
+            assert [graph.size.num_reqs for graph in llm.core.executor._runner._draft_graphs.verifying] == [1, 2, 4, 8]
     assert tokens(warm) == expected
-    assert min(output.num_cached_tokens for output in warm) >= 32
+    assert max(output.num_cached_tokens for output in warm) >= 32
+    if method == "draft_model":  # it drafts for itself: a wrong slot or a stale row would be seen
+        assert sum(stats.accepted_per_position) >= 0.9 * stats.drafts
     assert (stats.drafts > 0) == (config is not None)
 
 

@@ -70,6 +70,7 @@ sampling_params = st.builds(
     logit_bias=st.none() | st.dictionaries(st.integers(0, 1000), st.floats(-100, 100), max_size=3),
     output_kind=st.sampled_from(RequestOutputKind),
     extra_args=json_objects,
+    guided_decoding=json_objects,
     eos_token_ids=st.lists(st.integers(0, 1000), max_size=3),
 )
 logprobs = st.builds(

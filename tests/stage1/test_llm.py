@@ -78,6 +78,8 @@ def test_what_later_stages_bring_is_refused_by_name(make_tiny):
     llm = make_tiny()
     with pytest.raises(ValueError, match=r"structured_outputs.*stage 3"):
         llm.generate("a", SamplingParams(structured_outputs={"choice": ["a"]}))
+    with pytest.raises(ValueError, match=r"guided_decoding.*stage 3"):
+        llm.generate("a", SamplingParams(guided_decoding={"choice": ["a"]}))
     with pytest.raises(ValueError, match=r"priority.*stage 2"):
         llm.generate("a", SamplingParams(), priority=[1])
 

@@ -73,6 +73,7 @@ REFUSED: list[tuple[str, list[Any]]] = [
     ("allowed_token_ids", [[], [-1], ["a"], [True], 5]),
     ("output_kind", [1, None, "delta"]),
     ("structured_outputs", [[], "json"]),
+    ("guided_decoding", [[], "json"]),
     ("extra_args", [[], 1]),
     ("eos_token_ids", [[-1], None]),
     ("bad_words_ids", [[[]], [[-1]], [5], None]),
@@ -120,6 +121,8 @@ def test_values_at_the_edges_are_taken(name: str, values: list[Any]) -> None:
         ({"min_tokens": 5, "max_tokens": 4}, ("min_tokens", "max_tokens")),
         ({"n": 2, "temperature": 0}, ("n ", "temperature")),
         ({"stop": ["a"], "detokenize": False}, ("stop", "detokenize")),
+        ({"guided_decoding": {"regex": "a"}, "structured_outputs": {"regex": "a"}}, ("guided", "structured_outputs")),
+        ({"guided_decoding": {}, "structured_outputs": {}}, ("guided_decoding", "structured_outputs")),
     ],
 )
 def test_contradictions_name_both(values: dict[str, Any], names: tuple[str, str]) -> None:
@@ -162,7 +165,7 @@ def test_wire_keeps_every_field() -> None:
     assert back == params
     for name, value in EVERY_FIELD.items():
         assert getattr(back, name) == value, name
-    assert set(EVERY_FIELD) == set(SamplingParams.__struct_fields__) - {"detokenize"}
+    assert set(EVERY_FIELD) == set(SamplingParams.__struct_fields__) - {"detokenize", "guided_decoding"}
     assert back.output_kind is RequestOutputKind.DELTA
 
 
@@ -170,6 +173,19 @@ def test_wire_derives_nothing() -> None:
     params = SamplingParams(stop="a", seed=-1)  # type: ignore[arg-type]
     assert (params.stop, params.seed) == (["a"], None)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=SamplingParams) == params
+
+
+def test_the_older_name_of_structured_outputs_is_only_another_way_to_give_it() -> None:
+    params = SamplingParams(guided_decoding={"regex": "a+"})
+    assert params == SamplingParams(structured_outputs={"regex": "a+"})
+    assert (params.structured_outputs, params.guided_decoding) == ({"regex": "a+"}, None)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(params)) == {"structured_outputs": {"regex": "a+"}}
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(params), type=SamplingParams) == params
+    assert params.replace(temperature=0.5).structured_outputs == {"regex": "a+"}
+    assert SamplingParams().replace(guided_decoding={"regex": "a+"}) == params
+    with pytest.raises(ValueError, match=r"^guided_decoding .* structured_outputs, and both are given"):
+        params.replace(guided_decoding={"regex": "b"})
+    assert params.replace(structured_outputs=None, guided_decoding={}).structured_outputs == {}
 
 
 def test_wire_checks_again() -> None:

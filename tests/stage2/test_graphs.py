@@ -19,7 +19,7 @@ def capture(monkeypatch):
             raise torch.OutOfMemoryError
         return StepGraph(size, None, None, None)
 
-    monkeypatch.setattr(graphs, "_capture", fake)
+    monkeypatch.setattr(graphs, "capture_step", fake)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
 
@@ -57,9 +57,9 @@ def test_every_decode_batch_has_a_graph_that_is_not_much_larger(capture) -> None
 
 def test_mixed_steps_take_the_next_64_tokens(capture) -> None:
     made = capture(256, 8192)
-    assert made.find(256, 383, 1).size == Size(256, 384, MAX_CHUNKS)
-    assert made.find(1, 2, 1).size == Size(64, 64, MAX_CHUNKS)
-    assert made.find(3, 512, 3).size == Size(256, 512, MAX_CHUNKS)
+    assert made.find(256, 383, 1).size == Size(256, 384, MAX_CHUNKS, 384)
+    assert made.find(1, 2, 1).size == Size(64, 64, MAX_CHUNKS, 64)
+    assert made.find(3, 512, 3).size == Size(256, 512, MAX_CHUNKS, 512)
     assert made.find(3, 513, 3) is None
     assert made.find(9, 60, MAX_CHUNKS + 1) is None
 

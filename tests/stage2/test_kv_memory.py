@@ -42,7 +42,7 @@ class Gpu:
 
 
 def count(config: CacheConfig, profile, max_model_len: int = 256) -> int:
-    return count_blocks(config, SHAPE, torch.float32, CUDA, max_model_len, profile)
+    return count_blocks(config, [SHAPE], torch.float32, CUDA, max_model_len, profile)
 
 
 def test_weights_activations_and_graphs_are_left_free(monkeypatch) -> None:

@@ -5,7 +5,7 @@ import torch
 
 from bench_kernels import attention_cases
 from bench_kernels.arena import Arena, Case
-from bench_kernels.attention_cases import num_sms
+from bench_kernels.attention_cases import num_sms, prefill_cut
 from bench_kernels.points import (
     Point,
     decode_points,
@@ -15,16 +15,22 @@ from bench_kernels.points import (
     sampling_points,
 )
 from bench_kernels.pointwise_cases import SAMPLING
+from bench_kernels.sweep import few_variants
 from stage2.kernels.decode_attention import choose_splits, paged_decode
 from stage2.kernels.matvec import choose_tile
+from stage2.kernels.prefill_tiles import PrefillTile
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SMALL = [
     Point("decode", {"batch": 3, "context": 40, "shape": "135m"}),
     Point("decode", {"batch": 4, "context": 70, "ragged": True, "num_splits": 2, "shape": "135m"}),
     Point("prefill", {"batch": 2, "context": 24, "shape": "135m"}),
+    Point("prefill", {"batch": 2, "context": 70, "queries": 9, "shape": "135m"}),
+    Point("prefill", {"batch": 1, "context": 90, "queries": 9, "shape": "135m", "splits": (4, 4, 1)}),
     Point("matvec", {"num_rows": 24, "width": 48}),
     Point("matvec", {"num_rows": 24, "width": 48, "tile": (4, 32, 1, 1)}),
+    Point("matvec", {"num_rows": 24, "width": 48, "tokens": 5}),
+    Point("ops", {"tokens": 3, "num_rows": 24, "width": 48}),
     Point("skinny", {"tokens": 3, "num_rows": 24, "width": 48}),
     Point("library", {"tokens": 2, "num_rows": 24, "width": 48}),
     Point("norm", {"tokens": 3, "hidden": 64}),
@@ -83,7 +89,22 @@ def test_shrinking_keeps_what_a_kernel_is_compiled_for() -> None:
             assert small["num_splits"] == choose_splits(arguments["batch"], 8, num_sms(DEVICE)).number
         if point.kernel == "prefill":
             assert small["batch"] == arguments["batch"]
+            tile, splits = prefill_cut(DEVICE, **arguments)
+            assert (PrefillTile(*small["tile"]), small["splits"]) == (tile, splits)
         if point.kernel == "matvec":
-            assert small["tile"] == tuple(choose_tile(arguments["num_rows"], arguments["width"]))
+            tokens = arguments.get("tokens", 1)
+            assert small["tile"] == tuple(choose_tile(arguments["num_rows"], arguments["width"], tokens))
+            assert small.get("tokens", 1) == tokens
         if point.kernel == "skinny":
             assert (small["tokens"], len(small["tile"])) == (arguments["tokens"], 4)
+
+
+def test_a_sweep_over_few_tokens_has_the_library_what_the_ops_pick_and_the_tables_tile() -> None:
+    groups = list(few_variants())
+    assert {group[0].arguments["tokens"] for group in groups} == {2, 4, 8}
+    for group in groups:
+        sizes = group[0].arguments
+        assert [point.kernel for point in group[:2]] == ["library", "ops"]
+        tiles = [point.arguments["tile"] for point in group if point.kernel == "matvec"]
+        assert tuple(choose_tile(sizes["num_rows"], sizes["width"], sizes["tokens"])) in tiles
+        assert len(set(tiles)) == len(tiles)

@@ -12,7 +12,7 @@ from stage1.trace.invariants import check_trace
 from stage1.trace.reader import Trace
 from stage1.trace.sinks import MemorySink
 from stage2.llm import LLM as PagedLLM
-from stage3.grammar.structured_outputs import StructuredOutputsParams
+from stage3.grammar.structured_outputs import GuidedDecodingParams, StructuredOutputsParams
 from stage3.llm import LLM, AsyncLLM
 
 TINY = {"model": "tiny", "load_format": "dummy", "max_model_len": 160, "dtype": "float32"}
@@ -36,7 +36,7 @@ GUIDED = [
     guided(4, choice=["Positive", "Negative"]),
     guided(5, json={"type": "object", "properties": {"n": {"enum": [1, 22, 333]}}, "required": ["n"]}),
     guided(6, grammar='root ::= "a" root "b" | "c"'),
-    guided(7, regex="x{3}", choice=None).replace(ignore_eos=True),
+    SamplingParams(temperature=1.0, seed=7, ignore_eos=True, guided_decoding=GuidedDecodingParams(regex="x{3}")),
 ]
 
 
@@ -103,6 +103,13 @@ def test_what_cannot_be_compiled_is_refused_before_it_starts(constraint) -> None
         with pytest.raises(ValueError, match=r".+"):
             llm.generate("a", SamplingParams(structured_outputs=constraint))
         assert not llm.core.has_work
+
+
+def test_the_stage_before_refuses_a_constraint_by_either_name() -> None:
+    with PagedLLM(**TINY) as llm:
+        for name in ("structured_outputs", "guided_decoding"):
+            with pytest.raises(ValueError, match=rf"{name}.* not supported by this engine.*stage 3"):
+                llm.generate("a", SamplingParams(**{name: {"regex": "a"}}))
 
 
 def test_the_server_takes_response_format_and_refuses_bad_schemas() -> None:

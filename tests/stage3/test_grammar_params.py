@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import stage3
 from stage1.codec import Codec
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest
@@ -14,12 +15,11 @@ from stage3.grammar.structured_outputs import (
     KINDS,
     MAX_CHOICES,
     Constraint,
-    GuidedDecodingParams,
     StructuredOutputsParams,
     check,
+    check_request,
     choices_of,
     constraint_of,
-    sampling_params,
 )
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -119,15 +119,24 @@ def test_params_are_a_dictionary_with_checks() -> None:
 
 
 def test_older_names_are_accepted() -> None:
-    guided = GuidedDecodingParams(regex="a+")
-    expected = SamplingParams(temperature=0.0, structured_outputs={"regex": "a+"})
-    assert sampling_params(temperature=0.0, guided_decoding=guided) == expected
-    assert sampling_params(temperature=0.0, structured_outputs={"regex": "a+"}) == expected
-    assert sampling_params(temperature=0.0) == SamplingParams(temperature=0.0)
-    with pytest.raises(GrammarError, match="give one of them"):
-        sampling_params(guided_decoding=guided, structured_outputs=guided)
+    guided = stage3.GuidedDecodingParams(regex="a+")
+    assert guided == stage3.StructuredOutputsParams(regex="a+")
+    params = stage3.SamplingParams(temperature=0.0, guided_decoding=guided)
+    assert params == SamplingParams(temperature=0.0, guided_decoding={"regex": "a+"})
+    assert params == SamplingParams(temperature=0.0, structured_outputs={"regex": "a+"})
+    wire = Codec()
+    request = wire.decode(wire.encode(EngineCoreRequest("a", [1], params)), EngineCoreRequest)
+    assert request.params == params
+    with pytest.raises(ValueError, match=r"^guided_decoding .* structured_outputs, and both are given: leave one out"):
+        SamplingParams(guided_decoding=guided, structured_outputs=guided)
+
+
+def test_constraints_under_the_older_name_are_checked() -> None:
+    check_request(SamplingParams(guided_decoding={"choice": ["a"]}))
     with pytest.raises(GrammarError, match="must not be empty"):
-        sampling_params(guided_decoding={"choice": []})
+        check_request(SamplingParams(guided_decoding={"choice": []}))
+    with pytest.raises(GrammarError, match="none is given"):
+        check_request(SamplingParams(guided_decoding={}))
 
 
 def test_equal_constraints_have_one_spelling() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stage3.prefix.block_hash import chain_start, hash_block
+from stage3.prefix.block_hash import chain_hasher, chain_start, hash_block
 
 START = chain_start({})
 # Computed once: a change of the bytes makes every store outside of this process useless.
@@ -100,3 +100,29 @@ def test_two_names_are_equal_just_when_everything_before_is(one, other):
         return key
 
     assert (name(one) == name(other)) == (one == other)
+
+
+@given(st.integers(1, 5), st.lists(st.lists(st.integers(0, 2**63 - 1), max_size=30), max_size=4))
+def test_a_chain_has_the_name_of_each_block_behind_the_one_before(block_size, pieces):
+    """Whether one block or many come at once, and whether the names are made here or by a function that was given."""
+    fast, called, one_by_one = [START], [START], [START]
+    for piece in pieces:
+        tokens = piece[: len(piece) // block_size * block_size]
+        chain_hasher(block_size)(fast, tokens)
+        chain_hasher(block_size, lambda parent, token_ids: hash_block(parent, token_ids))(called, tokens)
+        for start in range(0, len(tokens), block_size):
+            one_by_one.append(hash_block(one_by_one[-1], tokens[start : start + block_size]))
+    assert fast == called == one_by_one
+
+
+def test_a_function_that_is_given_is_called_once_for_each_block():
+    calls = []
+
+    def hash_one(parent, token_ids):
+        calls.append((parent, token_ids))
+        return bytes([len(calls)])
+
+    names = [b"start"]
+    chain_hasher(2, hash_one)(names, [1, 2, 3, 4, 5, 6])
+    assert calls == [(b"start", [1, 2]), (b"\x01", [3, 4]), (b"\x02", [5, 6])]
+    assert names == [b"start", b"\x01", b"\x02", b"\x03"]

@@ -7,6 +7,7 @@ import pytest
 from sixfold.exercises.importer import load_file
 from stage1.request import Status
 from stage2.block_pool import BlockPool
+from stage3.prefix.block_hash import chain_start, hash_block
 from stage3.prefix.kv_manager import PrefixKVManager, longest_hit
 
 steps = load_file(Path(__file__).with_name("prefix_steps.py"))
@@ -39,6 +40,26 @@ def test_output_is_found_by_the_next_turn():
         kv.allocate_slots(req, req.num_tokens)
     end(kv, req)
     assert run(kv, "second", [*req.prompt_ids, *req.output_ids, 8, 9]) == 8
+
+
+@pytest.mark.parametrize("size", [2, 4, 6, 8])
+@pytest.mark.parametrize("chunk", [3, 5, 20])
+def test_names_are_those_of_the_text_wherever_prompt_and_output_meet(size, chunk):
+    pool = BlockPool(32)
+    kv = PrefixKVManager(pool, 4)
+    req = request("a", list(range(50, 50 + size)))
+    admit(kv, req)
+    for _ in range(3):  # several tokens at once, as drafts give them
+        req.num_computed_tokens, req.output_ids = req.num_tokens, req.output_ids + list(range(chunk))
+        assert kv.allocate_slots(req, req.num_tokens) is not None
+        kv.commit(req)
+    req.num_computed_tokens = req.num_tokens - 1
+    kv.commit(req)
+    names, text = [chain_start({})], req.prompt_ids + req.output_ids
+    for start in range(0, len(text) - 4, 4):  # not with the last token, which is not computed
+        names.append(hash_block(names[-1], text[start : start + 4]))
+    hit = kv.lookup(request("b", text))
+    assert [kv._pool.key_of(block) for block in hit.block_ids] == names[1:]
 
 
 def test_looking_up_takes_nothing():

@@ -86,7 +86,14 @@ def test_text_that_copies_itself_takes_fewer_steps() -> None:
     [
         ("{", "not JSON"),
         ("[1]", "must be a JSON object"),
-        ('{"method": "eagle", "num_speculative_tokens": 2}', "method 'eagle'; choose ngram"),
+        (
+            '{"method": "eagle3", "num_speculative_tokens": 2}',
+            "'eagle3'; choose ngram, draft_model, medusa, eagle",
+        ),
+        ('{"method": "draft_model", "num_speculative_tokens": 2}', "no model"),
+        ('{"method": "eagle", "num_speculative_tokens": 2, "model": "/nowhere"}', "there is no /nowhere"),
+        ('{"method": "ngram", "num_speculative_tokens": 65}', "at most 64"),
+        ('{"model": "tiny", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 2}', "on one GPU"),
         ('{"method": "ngram"}', "no num_speculative_tokens"),
         ('{"method": "ngram", "num_speculative_tokens": 0}', "num_speculative_tokens 0"),
         ('{"method": "ngram", "num_speculative_tokens": 2, "window": 3}', "unknown keys window"),

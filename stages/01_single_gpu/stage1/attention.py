@@ -43,6 +43,8 @@ class TorchPlan:
 
     cos: torch.Tensor  # [T, dim / 2] float32
     sin: torch.Tensor  # [T, dim / 2] float32
+    stored: torch.Tensor | slice  # of the T tokens those that have a slot: all, but for a drafter's last ones
+    write_slots: torch.Tensor  # their slots
     read_slots: torch.Tensor  # [R * S] slots of every request's keys, S = max_seq_len
     token_of_query: torch.Tensor  # [R, Q] index into T of each padded query, Q = max_query_len
     query_of_token: torch.Tensor  # [T] index into R * Q of each token
@@ -53,14 +55,14 @@ class TorchAttention:
     """``AttentionBackend`` in torch operations alone, on any device and in any dtype."""
 
     def __init__(self, kv_cache: KVCache, cos: torch.Tensor, sin: torch.Tensor, rotate: Rotate = apply_rope) -> None:
-        self._kv_cache = kv_cache
+        self.kv_cache = kv_cache
         self._rotate = rotate
         self._dtype = kv_cache.layers[0].dtype
         self._cos, self._sin = cos, sin  # [max_model_len, dim / 2] float32
 
     def plan(self, batch: ForwardBatch) -> None:
         """Work out once a step which slots are read and which keys each query sees."""
-        block_size, device = self._kv_cache.block_size, batch.input_ids.device
+        block_size, device = self.kv_cache.block_size, batch.input_ids.device
         num_queries = batch.query_start.diff()  # [R]
         # A row past the end of a request reads its last real key instead of a slot that was never written: the mask
         # hides the score, but 0 * not-a-number in the weighted sum would still be not-a-number.
@@ -72,9 +74,13 @@ class TorchAttention:
         request_of_token = torch.repeat_interleave(num_queries, output_size=batch.num_tokens)  # [T]
         offset = torch.arange(batch.num_tokens, device=device) - batch.query_start[request_of_token]  # [T]
         query_pos = batch.positions[token_of_query]  # [R, Q]
+        has_slot = batch.slot_mapping >= 0
+        stored = slice(None) if has_slot.all() else has_slot.nonzero()[:, 0]
         batch.attn = TorchPlan(
             cos=self._cos[batch.positions],
             sin=self._sin[batch.positions],
+            stored=stored,
+            write_slots=batch.slot_mapping[stored],
             read_slots=(blocks * block_size + read_pos % block_size).flatten(),
             token_of_query=token_of_query,
             query_of_token=request_of_token * batch.max_query_len + offset,
@@ -90,9 +96,9 @@ class TorchAttention:
             q, k = rms_norm(q, layer.q_norm, layer.eps), rms_norm(k, layer.k_norm, layer.eps)
         q, k = self._rotate(q, plan.cos, plan.sin), self._rotate(k, plan.cos, plan.sin)
 
-        keys, values = self._kv_cache.slots(layer.index)
-        keys.index_copy_(0, batch.slot_mapping, k)
-        values.index_copy_(0, batch.slot_mapping, v)
+        keys, values = self.kv_cache.slots(layer.index)
+        keys.index_copy_(0, plan.write_slots, k[plan.stored])
+        values.index_copy_(0, plan.write_slots, v[plan.stored])
         num_reqs = batch.num_reqs
         read_k = keys.index_select(0, plan.read_slots).unflatten(0, (num_reqs, -1)).transpose(1, 2)  # [R, kv, S, dim]
         read_v = values.index_select(0, plan.read_slots).unflatten(0, (num_reqs, -1)).transpose(1, 2)

@@ -55,7 +55,7 @@ class ForwardBatch:
     query_start: torch.Tensor  # [R + 1]
     seq_lens: torch.Tensor  # [R]
     block_table: torch.Tensor  # [R, B]
-    slot_mapping: torch.Tensor  # [T]
+    slot_mapping: torch.Tensor  # [T], -1 = keys and values are not stored
     logits_rows: torch.Tensor  # [L] indices into T
     max_query_len: int
     max_seq_len: int

@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeVar, cast
 T = TypeVar("T")
 
 
-def setting(default: Any, help: str) -> Any:
-    """A field with its help text; flags print it."""
-    return field(default=default, metadata={"help": help})
+def setting(default: Any, help: str, *, json: bool = False) -> Any:
+    """A field with its help text, which flags print; with ``json`` it holds a JSON object, and flags may give keys."""
+    return field(default=default, metadata={"help": help, "json": json})
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ FIRST_STAGE = {
     "kv_transfer_params": 5,
     "data_parallel_rank": 5,
 }
+OLDER_NAMES = {"structured_outputs": " (also called guided_decoding)"}  # a user may know only that one
 SETTINGS = {"priority": " with --scheduling-policy priority"}  # what some of them need besides
 _USUAL_CHARACTERS = 16  # a token; a text with no more of them is tokenised without a second look
 _PROMPT_KEYS = frozenset({"prompt", "prompt_token_ids", "cache_salt"})
@@ -270,7 +271,8 @@ class InputProcessor:
         for name, value in wanted.items():
             if value is not None and name not in self._supported:
                 where = f"stage {FIRST_STAGE[name]} or later{SETTINGS.get(name, '')}"
-                raise ValueError(f"{name} is not supported by this engine: leave it out, or run {where}")
+                called = name + OLDER_NAMES.get(name, "")
+                raise ValueError(f"{called} is not supported by this engine: leave it out, or run {where}")
 
 
 def _check_fields(request_id: Any, priority: Any, cache_salt: Any, kv_transfer_params: Any, rank: Any) -> None:

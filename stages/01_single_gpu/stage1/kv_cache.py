@@ -12,25 +12,35 @@ vLLM: ``v1/worker/gpu_model_runner.py`` (``initialize_kv_cache``), ``v1/kv_cache
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from stage1.model.shape import ModelShape
 
 
 class KVCache:
-    """Keys and values of every layer.
+    """Keys and values of every layer of one model, or of several that share the blocks.
 
     On a CPU the memory is only reserved: the system commits a page when it is first written, so a cache for eight
     requests of 8,192 tokens costs what the tokens really used cost.
     """
 
     def __init__(
-        self, shape: ModelShape, num_blocks: int, block_size: int, dtype: torch.dtype, device: torch.device
+        self,
+        shapes: ModelShape | Sequence[ModelShape],
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
         self.num_blocks = num_blocks
         self.block_size = block_size
-        size = (2, num_blocks, block_size, shape.num_kv_heads, shape.head_dim)
-        self.layers = [torch.empty(size, dtype=dtype, device=device) for _ in range(shape.num_layers)]
+        self.layers = [
+            torch.empty((2, num_blocks, block_size, shape.num_kv_heads, shape.head_dim), dtype=dtype, device=device)
+            for shape in ([shapes] if isinstance(shapes, ModelShape) else shapes)
+            for _ in range(shape.num_layers)
+        ]
 
     def slots(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of ``layer`` as views by slot, each [num_blocks * block_size, kv_heads, head_dim]."""

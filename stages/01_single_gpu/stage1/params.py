@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from stage1.params_check import MIN_TEMPERATURE, check_params
+from stage1.params_check import MIN_TEMPERATURE, check_params, chosen_constraint
 
 
 class RequestOutputKind(IntEnum):
@@ -61,6 +61,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     allowed_token_ids: list[int] | None = None
     output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
     structured_outputs: dict[str, Any] | None = None  # from stage 3 on
+    guided_decoding: dict[str, Any] | None = None  # its older name: what is given here is kept there
     extra_args: dict[str, Any] | None = None
 
     # Filled in by the input processor, which knows the tokenizer and the checkpoint.
@@ -76,6 +77,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
                 force(self, name, [])
         if self.seed == -1:
             force(self, "seed", None)
+        if self.guided_decoding is not None:
+            # Moved at once, so that no reader of a request has to look in two places.
+            force(self, "structured_outputs", chosen_constraint(self.guided_decoding, self.structured_outputs))
+            force(self, "guided_decoding", None)
         check_params(self)
 
     @property

@@ -74,8 +74,7 @@ def check_params(params: SamplingParams) -> None:
     if not isinstance(params.output_kind, IntEnum):
         raise ValueError(f"output_kind must be a RequestOutputKind, not {_show(params.output_kind)}")
     for name in ("structured_outputs", "extra_args"):
-        if not isinstance(getattr(params, name), dict | None):
-            raise ValueError(f"{name} must be an object (a dict) or null, not {_show(getattr(params, name))}")
+        _check_object(name, getattr(params, name))
     _check_strings("stop", params.stop, MAX_STOPS, MAX_STOP_LENGTH)
     _check_strings("bad_words", params.bad_words, MAX_BAD_WORDS, MAX_BAD_WORD_LENGTH)
     _check_ids("stop_token_ids", params.stop_token_ids, MAX_STOP_TOKENS)
@@ -88,6 +87,18 @@ def check_params(params: SamplingParams) -> None:
         if not params.allowed_token_ids:
             raise ValueError("allowed_token_ids must not be empty: name at least one token, or leave it out")
     _check_contradictions(params)
+
+
+def chosen_constraint(guided_decoding: Any, structured_outputs: Any) -> Any:
+    """The constraint on the output, given under its older name: ``guided_decoding``.
+
+    Raises:
+        ValueError: it is no object, or there is one under the newer name as well.
+    """
+    _check_object("guided_decoding", guided_decoding)
+    if structured_outputs is not None:
+        raise ValueError("guided_decoding is the older name of structured_outputs, and both are given: leave one out")
+    return guided_decoding
 
 
 def check_against_vocab(params: SamplingParams, vocab_size: int, max_logprobs: int) -> None:
@@ -118,6 +129,11 @@ def _check_number(name: str, value: Any, low: float, high: float) -> None:
         raise ValueError(f"{name} must be {'a number' if is_float else 'an integer'}, not {_show(value)}")
     if not low <= value <= high:
         raise ValueError(f"{name} must be between {low:,} and {high:,}, not {_show(value)}")
+
+
+def _check_object(name: str, value: Any) -> None:
+    if not isinstance(value, dict | None):
+        raise ValueError(f"{name} must be an object (a dict) or null, not {_show(value)}")
 
 
 def _check_strings(name: str, values: Any, max_count: int, max_length: int) -> None:

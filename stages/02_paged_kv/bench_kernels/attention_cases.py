@@ -1,4 +1,4 @@
-"""Cases for the attention kernels: one query a request, and whole prompts.
+"""Cases for the attention kernels: one query a request, and whole prompts or their last chunks.
 
 Owns their inputs, their references and what they must move. ``shape`` is a model's query heads, KV heads and head size.
 """
@@ -14,10 +14,12 @@ from bench_kernels.arena import BLOCK, Arena, Case, relative_error
 from stage2.kernels import decode_attention
 from stage2.kernels.decode_attention import Splits, Tiling, choose_splits, paged_decode, workspace_size
 from stage2.kernels.prefill_attention import paged_prefill
-from stage2.kernels.prefill_tiles import PrefillTile
+from stage2.kernels.prefill_splits import KeySplits, choose_key_splits
+from stage2.kernels.prefill_tiles import PrefillTile, choose_tile
 
 SHAPES = {"8b": (32, 8, 128), "0.6b": (16, 8, 128), "135m": (9, 3, 64)}
 SMS_WITHOUT_GPU = 4
+MODEL_LEN = 32768  # what an engine's block table has room for, however short the contexts are
 
 
 def decode(
@@ -71,31 +73,61 @@ def decode(
 
 
 def prefill(
-    arena: Arena, batch: int, context: int, *, shape: str = "8b", tile: tuple[int, int, int, int] | None = None
+    arena: Arena,
+    batch: int,
+    context: int,
+    *,
+    queries: int | None = None,
+    shape: str = "8b",
+    tile: tuple[int, int, int, int] | None = None,
+    splits: tuple[int, int, int] | None = None,
 ) -> Case:
-    """Prefill attention of ``batch`` prompts of ``context`` tokens, all in one launch."""
+    """Prefill attention of the last ``queries`` of ``batch`` prompts of ``context`` tokens (or of all), in one call."""
     heads, kv_heads, dim = SHAPES[shape]
+    new = queries or context
     lengths = torch.full((batch,), context)
     keys, values = arena.cache(kv_heads, dim)
-    table = arena.tables(lengths, len(keys), 1)[0]
-    q = arena.take(1, batch * context, heads, dim)[0]
+    num_bytes = batch * (2 * heads * new + 2 * kv_heads * context) * dim * keys.itemsize
+    tables = arena.tables(lengths, len(keys), arena.sets(num_bytes) if queries else 1)
+    q = arena.take(1, batch * new, heads, dim)[0]
     out = torch.full_like(q, torch.nan)
     seq_lens = lengths.int().to(arena.device)
-    query_start = (torch.arange(batch + 1, dtype=torch.int32) * context).to(arena.device)
-    cut = None if tile is None else PrefillTile(*tile)
+    query_start = (torch.arange(batch + 1, dtype=torch.int32) * new).to(arena.device)
+    cut, key_splits = prefill_cut(arena.device, batch, context, queries=queries, shape=shape, tile=tile, splits=splits)
 
-    def launch() -> None:
-        paged_prefill(q, keys, values, table, query_start, seq_lens, out, scale=dim**-0.5, tile=cut)
+    def launch(i: int) -> None:
+        paged_prefill(
+            *(q, keys, values, tables[i], query_start, seq_lens, out), scale=dim**-0.5, tile=cut, splits=key_splits
+        )
 
     def check() -> float:
-        launch()
-        some = min(64, context)  # the last queries of the first prompt: they see the most keys
-        reference = attend(q[context - some : context], *gather(keys, values, table[0], context))
-        return relative_error(out[context - some : context], reference)
+        launch(0)
+        some = min(64, new)  # the last queries of the first prompt: they see the most keys
+        reference = attend(q[new - some : new], *gather(keys, values, tables[0][0], context))
+        return relative_error(out[new - some : new], reference)
 
-    flops = 4 * heads * dim * batch * context * (context + 1) // 2
-    num_bytes = batch * context * (2 * heads + 2 * kv_heads) * dim * q.itemsize
-    return Case([launch], num_bytes, check, flops)
+    flops = 4 * heads * dim * batch * (new * (context - new) + new * (new + 1) // 2)
+    return Case([partial(launch, i) for i in range(len(tables))], num_bytes, check, flops)
+
+
+def prefill_cut(
+    device: str,
+    batch: int,
+    context: int,
+    *,
+    queries: int | None = None,
+    shape: str = "8b",
+    tile: tuple[int, int, int, int] | None = None,
+    splits: tuple[int, int, int] | None = None,
+) -> tuple[PrefillTile, KeySplits]:
+    """How a case of ``prefill`` is cut: as its arguments say, else as the engine would."""
+    heads, kv_heads, dim = SHAPES[shape]
+    tokens = batch * (queries or context)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    cut = choose_tile(tokens, batch, heads // kv_heads, dim, dtype) if tile is None else PrefillTile(*tile)
+    if splits is not None:
+        return cut, KeySplits(*splits)
+    return cut, choose_key_splits(tokens, kv_heads, num_sms(device), MODEL_LEN, cut.keys)
 
 
 def gather(

@@ -14,7 +14,7 @@ from functools import cache
 import torch
 
 from bench_kernels.arena import Arena
-from bench_kernels.points import Point
+from bench_kernels.points import UNTILED, Point
 
 SCRATCH_NUMBERS = 1 << 26
 FREE_CORES = 2
@@ -38,7 +38,7 @@ def try_point(point: Point) -> str | None:
 
 def compile_all(points: Sequence[Point]) -> dict[str, str]:
     """Put the kernels of ``points`` into the cache; returns, by ``str(point)``, why some of them cannot run."""
-    small = {str(point): point.shrink() for point in points if point.kernel != "library"}
+    small = {str(point): point.shrink() for point in points if point.kernel not in UNTILED}
     unique = list({str(point): point for point in small.values()}.values())
     workers = max(1, min((os.cpu_count() or 1) - FREE_CORES, len(unique) // 2))
     context = multiprocessing.get_context("spawn")  # a forked process could not use the GPU

@@ -6,10 +6,12 @@ Owns the grid: a ``Point`` is the name of a kernel and the arguments of its case
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple
+from functools import partial
 from typing import Any, NamedTuple
 
 from bench_kernels.arena import BLOCK, Arena, Case
-from bench_kernels.attention_cases import SHAPES, decode, num_sms, prefill
+from bench_kernels.attention_cases import SHAPES, decode, num_sms, prefill, prefill_cut
 from bench_kernels.pointwise_cases import (
     SAMPLING,
     activation,
@@ -22,6 +24,7 @@ from bench_kernels.pointwise_cases import (
 )
 from stage2.kernels.decode_attention import choose_splits
 from stage2.kernels.matvec import choose_tile
+from stage2.kernels.prefill_splits import WHOLE
 from stage2.kernels.skinny_matmul import choose_tile as choose_skinny_tile
 
 CASES: dict[str, Callable[..., Case]] = {
@@ -30,18 +33,22 @@ CASES: dict[str, Callable[..., Case]] = {
     "matvec": matrix_vector,
     "skinny": skinny,
     "library": library,
+    "ops": partial(library, chosen=True),
     "norm": norm,
     "activation": activation,
     "rope_store": rope_store,
     "sampling": sampling,
 }
-# Rows and columns of the matrices of a layer (qkv, output, gate and up, down) and of the head.
+UNTILED = ("library", "ops")  # whose way to cut the work is not a point's to say
+# Rows and columns of the matrices of a layer (qkv, output, gate and up, down), of the head, and where a small model
+# drafts for itself, of what joins two hidden states into one.
 MATRICES = {
-    "135m": [(960, 576), (576, 576), (3072, 576), (576, 1536), (49152, 576)],
+    "135m": [(960, 576), (576, 576), (3072, 576), (576, 1536), (49152, 576), (576, 1152)],
     "0.6b": [(4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072), (151936, 1024)],
     "8b": [(6144, 4096), (4096, 4096), (24576, 4096), (4096, 12288), (151936, 4096)],
 }
-FEW_TOKENS = (8, 64)
+FEW_TOKENS = (8, 64)  # of the large model
+FEWER_TOKENS = (2, 4, 8)  # of the small ones
 
 
 class Point(NamedTuple):
@@ -58,7 +65,8 @@ class Point(NamedTuple):
         """A point with little memory and work that runs the same compiled kernel."""
         small = dict(self.arguments)
         if self.kernel == "matvec":
-            small["tile"] = small.get("tile") or tuple(choose_tile(small["num_rows"], small["width"]))
+            tile = choose_tile(small["num_rows"], small["width"], small.get("tokens", 1))
+            small["tile"] = small.get("tile") or tuple(tile)
         if self.kernel == "skinny":
             small["tile"] = small.get("tile") or tuple(choose_skinny_tile(small["tokens"], small["num_rows"]))
         if self.kernel == "decode":
@@ -66,8 +74,12 @@ class Point(NamedTuple):
             splits = choose_splits(small["batch"], kv_heads, num_sms(device), dim)
             small["num_splits"] = small.get("num_splits") or splits.number
             small |= {"batch": 2, "ragged": False}
-        tokens = 64 if self.kernel == "skinny" else 16  # of the kernels, only the skinny product is compiled for tokens
-        for name, limit in (("context", 4 * BLOCK), ("tokens", tokens), ("num_rows", 1024), ("rows", 16)):
+        if self.kernel == "prefill":
+            tile, key_splits = prefill_cut(device, **small)
+            small |= {"tile": astuple(tile), "splits": tuple(key_splits)}
+        tokens = 64 if self.kernel == "skinny" else 16  # products are compiled for tokens, matvec for up to 8
+        limits = {"context": 4 * BLOCK, "queries": 4 * BLOCK, "tokens": tokens, "num_rows": 1024, "rows": 16}
+        for name, limit in limits.items():
             if name in small:
                 small[name] = min(small[name], limit)
         return Point(self.kernel, small)
@@ -83,21 +95,24 @@ def decode_points() -> list[Point]:
 
 
 def prefill_points() -> list[Point]:
-    """Several prompts and a long one, with heads of 128 and of 64."""
+    """Several prompts and a long one, with heads of 128 and of 64; short chunks of one, as they are cut and uncut."""
     sizes = [(8, 4000), (1, 8192)]
-    return [Point("prefill", {"batch": b, "context": c, "shape": s}) for s in ("8b", "135m") for b, c in sizes]
+    whole = [Point("prefill", {"batch": b, "context": c, "shape": s}) for s in ("8b", "135m") for b, c in sizes]
+    behind = {"batch": 1, "shape": "8b"}
+    chunks = [{**behind, "context": n + c, "queries": n} for n, c in ((64, 16384), (64, 1024), (256, 16384))]
+    return whole + [Point("prefill", chunk | cut) for chunk in chunks for cut in ({}, {"splits": tuple(WHOLE)})]
 
 
 def matvec_points() -> list[Point]:
-    """Each matrix by the kernel and by the library; those of the large model by the library for a few tokens too."""
+    """Each matrix by the kernel and by the library, for one token and for a few."""
     points = []
     for model, matrices in MATRICES.items():
         for num_rows, width in matrices:
             sizes = {"num_rows": num_rows, "width": width}
             points += [Point("matvec", sizes), Point("library", {"tokens": 1, **sizes})]
-            if model == "8b":
-                few = [{"tokens": n, **sizes} for n in FEW_TOKENS]
-                points += [Point(kernel, arguments) for arguments in few for kernel in ("skinny", "library")]
+            few = [{"tokens": n, **sizes} for n in (FEW_TOKENS if model == "8b" else FEWER_TOKENS)]
+            kernels = ("skinny", "library") if model == "8b" else ("matvec", "library")
+            points += [Point(kernel, arguments) for arguments in few for kernel in kernels]
     return points
 
 

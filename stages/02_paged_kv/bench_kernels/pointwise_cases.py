@@ -22,6 +22,7 @@ from stage2.kernels.rope_store import rope_and_store
 from stage2.kernels.sampling import sample
 from stage2.kernels.sampling_filters import filter_thresholds
 from stage2.kernels.skinny_matmul import SkinnyTile, skinny_matmul
+from stage2.ops import TritonOps
 
 # temperature, top-k, top-p, min-p
 SAMPLING = {
@@ -35,12 +36,14 @@ SAMPLING = {
 CHECKED_ROWS = 8
 
 
-def matrix_vector(arena: Arena, num_rows: int, width: int, *, tile: tuple[int, int, int, int] | None = None) -> Case:
-    """The kernel for one token."""
+def matrix_vector(
+    arena: Arena, num_rows: int, width: int, *, tokens: int = 1, tile: tuple[int, int, int, int] | None = None
+) -> Case:
+    """The kernel for one to eight tokens."""
     num_bytes = num_rows * width * arena.dtype.itemsize
     weights = arena.take(arena.sets(num_bytes), num_rows, width)
-    x = torch.randn(1, width, device=arena.device).to(arena.dtype)
-    out = torch.full((1, num_rows), torch.nan, dtype=arena.dtype, device=arena.device)
+    x = torch.randn(tokens, width, device=arena.device).to(arena.dtype)
+    out = torch.full((tokens, num_rows), torch.nan, dtype=arena.dtype, device=arena.device)
     cut = None if tile is None else MatvecTile(*tile)
 
     def check() -> float:
@@ -49,22 +52,23 @@ def matrix_vector(arena: Arena, num_rows: int, width: int, *, tile: tuple[int, i
     return Case([partial(matvec, x, w, out=out, tile=cut) for w in weights], num_bytes, check)
 
 
-def library(arena: Arena, tokens: int, num_rows: int, width: int) -> Case:
-    """The same product, for any number of tokens, by the vendor's library."""
+def library(arena: Arena, tokens: int, num_rows: int, width: int, *, chosen: bool = False) -> Case:
+    """The same product, for any number of tokens, by the vendor's library; ``chosen``: by what the model's ops pick."""
+    product = TritonOps().linear if chosen else F.linear
     num_bytes = num_rows * width * arena.dtype.itemsize
     weights = arena.take(arena.sets(num_bytes), num_rows, width)
     x = torch.randn(tokens, width, device=arena.device).to(arena.dtype)
 
     def check() -> float:
-        return relative_error(F.linear(x, weights[0]), x.float() @ weights[0].float().T)
+        return relative_error(product(x, weights[0]), x.float() @ weights[0].float().T)
 
-    return Case([partial(F.linear, x, w) for w in weights], num_bytes, check, 2 * tokens * num_rows * width)
+    return Case([partial(product, x, w) for w in weights], num_bytes, check, 2 * tokens * num_rows * width)
 
 
 def skinny(
     arena: Arena, tokens: int, num_rows: int, width: int, *, tile: tuple[int, int, int, int] | None = None
 ) -> Case:
-    """The kernel for a few tokens."""
+    """The kernel for a few tokens that uses the matrix units."""
     num_bytes = num_rows * width * arena.dtype.itemsize
     weights = arena.take(arena.sets(num_bytes), num_rows, width)
     x = torch.randn(tokens, width, device=arena.device).to(arena.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 from bench_kernels.arena import Arena
 from bench_kernels.attention_cases import num_sms
 from bench_kernels.compiling import compile_all
-from bench_kernels.points import FEW_TOKENS, MATRICES, Point
+from bench_kernels.points import FEW_TOKENS, FEWER_TOKENS, MATRICES, UNTILED, Point
 from bench_kernels.timing import CapturedCase
 from stage2.kernels.decode_attention import MAX_SPLITS, choose_splits
 from stage2.kernels.matvec import choose_tile
@@ -54,6 +54,24 @@ MATVEC_TILES = [
     *((rows, 2048, 8, 3) for rows in (1, 2)),
 ]
 
+# For several tokens; no more than MOST_SUMS sums a thread.
+FEW_TILES = [
+    *((rows, columns, warps, 1) for columns, warps in ((256, 1), (512, 1), (512, 2), (1024, 4)) for rows in (1, 2, 4)),
+    (8, 256, 1, 1),
+]
+MOST_SUMS = 32
+
+# (rows, columns, warps, stages); for small matrices, which want many programs
+SMALL_SKINNY_TILES = [
+    *((8, 64, 1, stages) for stages in (4, 8)),
+    (8, 128, 1, 4),
+    (16, 64, 2, 6),
+    (16, 128, 2, 4),
+    (16, 256, 2, 3),
+    (32, 64, 4, 6),
+    (32, 128, 4, 4),
+    *((64, columns, 4, 4) for columns in (64, 128)),
+]
 # (rows, columns, warps, stages)
 SKINNY_TILES = [
     *((16, 256, 2, stages) for stages in (3, 4)),
@@ -81,9 +99,10 @@ def decode_variants() -> Iterator[list[Point]]:
 
 
 def prefill_variants() -> Iterator[list[Point]]:
-    """All tiles for several prompts with heads of 128 and of 64, and for a long one."""
-    for shape, batch, context in (("8b", 8, 4000), ("8b", 1, 8192), ("135m", 8, 4000)):
-        point = {"batch": batch, "context": context, "shape": shape}
+    """All tiles for several prompts with heads of 128 and of 64, for a long one, and for a chunk behind a long one."""
+    points: list[dict[str, Any]] = [{"batch": 8, "context": 4000, "shape": shape} for shape in ("8b", "135m")]
+    points += [{"batch": 1, "context": 8192}, {"batch": 1, "context": 16384 + 64, "queries": 64}]
+    for point in points:
         yield [Point("prefill", {**point, "tile": tile}) for tile in PREFILL_TILES]
 
 
@@ -98,6 +117,20 @@ def matvec_variants() -> Iterator[list[Point]]:
         ]
 
 
+def few_variants() -> Iterator[list[Point]]:
+    """All tiles of both kernels for each matrix of the small models and two to eight tokens, and the library."""
+    for num_rows, width in MATRICES["135m"] + MATRICES["0.6b"]:
+        for tokens in FEWER_TOKENS:
+            sizes = {"tokens": tokens, "num_rows": num_rows, "width": width}
+            fit = [t for t in FEW_TILES if t[1] < 2 * width and tokens * t[0] * t[1] <= MOST_SUMS * 256 * t[2]]
+            tiles = {tuple(choose_tile(num_rows, width, tokens)), *fit}
+            yield [
+                *(Point(kernel, sizes) for kernel in UNTILED),
+                *(Point("skinny", {**sizes, "tile": t}) for t in SMALL_SKINNY_TILES if t[1] < 2 * width),
+                *(Point("matvec", {**sizes, "tile": t}) for t in sorted(tiles)),
+            ]
+
+
 def skinny_variants() -> Iterator[list[Point]]:
     """All tiles for each matrix of the large model and two batch sizes; the library is in it too."""
     for tokens in FEW_TOKENS:
@@ -110,6 +143,7 @@ SWEEPS = {
     "decode": decode_variants,
     "prefill": prefill_variants,
     "matvec": matvec_variants,
+    "few": few_variants,
     "skinny": skinny_variants,
 }
 

@@ -5,10 +5,11 @@ Owns the order of the launches and the choice between them. Does not know reques
 
     rope_and_store   qkv → rotated queries; keys and values into their slots
     paged_decode     one query a request: split over the keys, so that a few long requests fill the GPU
-    paged_prefill    any number of queries a request: chunks of prompts
+    paged_verify     a few queries a request, split like that: where nobody has more than ``MAX_QUERY_LEN``
+    paged_prefill    any number of queries a request: chunks of prompts, short ones behind long contexts split as well
 
-A mixed batch takes both, each for its own requests. Who has one token and who has more is read on the device, so that
-the launches of a captured graph fit any division.
+A mixed batch takes the first and the last, each for its own requests. Who has one token and who has more is read on the
+device, so that the launches of a captured graph fit any division.
 
 vLLM: ``v1/attention/backends/triton_attn.py``.
 """
@@ -25,8 +26,17 @@ from stage1.kv_cache import KVCache
 from stage1.model.layers import Attention
 from stage1.model.rope import apply_rope
 from stage2.inputs import StepBatch
-from stage2.kernels.decode_attention import OWN, DecodeKernels, Splits, choose_splits, paged_decode, paged_verify
+from stage2.kernels.decode_attention import (
+    MAX_QUERY_LEN,
+    OWN,
+    DecodeKernels,
+    Splits,
+    choose_splits,
+    paged_decode,
+    paged_verify,
+)
 from stage2.kernels.prefill_attention import paged_prefill
+from stage2.kernels.prefill_splits import choose_key_splits
 from stage2.kernels.prefill_tiles import bound_query_tiles, choose_tile
 from stage2.kernels.rope_store import rope_and_store
 
@@ -54,7 +64,7 @@ class TritonAttention:
                 f"block_size is {kv_cache.block_size}; the Triton kernels take {low} to {high}: choose one of those, "
                 "or --attention-backend torch"
             )
-        self._kv_cache = kv_cache
+        self.kv_cache = kv_cache
         self._kernels = kernels
         self._cos, self._sin = cos, sin  # [max_model_len, dim / 2] float32
         self._num_sms = INTERPRETED_SMS
@@ -68,7 +78,7 @@ class TritonAttention:
         """One layer's attention. ``qkv`` [T, (q + 2 kv heads) * dim] → [T, q heads * dim]."""
         assert isinstance(batch, StepBatch)
         heads, kv_heads, dim = layer.num_heads, layer.num_kv_heads, layer.head_dim
-        keys, values = self._kv_cache.layers[layer.index]  # [num_blocks, block_size, kv heads, dim]
+        keys, values = self.kv_cache.layers[layer.index]  # [num_blocks, block_size, kv heads, dim]
         q = torch.empty(qkv.shape[0], heads, dim, dtype=qkv.dtype, device=qkv.device)
         rope_and_store(
             qkv, q, keys, values, batch.slot_mapping, batch.positions, self._cos, self._sin,
@@ -77,26 +87,39 @@ class TritonAttention:
         out = torch.empty_like(q)
         # Room for partial results is a matter of tokens: where they are many, the decodes among them are not cut.
         splits = Splits(1)
+        max_len = batch.block_table.shape[1] * self.kv_cache.block_size
         if batch.num_tokens <= MAX_SPLIT_TOKENS:
-            max_len = batch.block_table.shape[1] * self._kv_cache.block_size
-            splits = choose_splits(max(batch.num_singles, 1), kv_heads, self._num_sms, dim, max_len)
+            few = batch.num_reqs if batch.max_query_len <= MAX_QUERY_LEN else max(batch.num_singles, 1)
+            splits = choose_splits(few, kv_heads, self._num_sms, dim, max_len)
         pages = (q, keys, values, batch.block_table)
         common: dict[str, Any] = {"scale": dim**-0.5, "kernels": self._kernels}
         common |= {"num_splits": splits.number, "min_tiles": splits.min_tiles}
         if batch.num_chunks == 0:
             paged_decode(*pages, batch.seq_lens, out, **common)
             return out.flatten(1)
+        if batch.max_query_len <= MAX_QUERY_LEN:
+            paged_verify(
+                *pages, batch.seq_lens, batch.query_start, out, max_query_len=batch.max_query_len, **common
+            )  # fmt: skip
+            return out.flatten(1)
         if batch.num_singles:
             paged_verify(*pages, batch.single_lens, batch.query_start, out, max_query_len=1, **common)
-        self._attend_chunks(q, keys, values, out, batch)
+        self._attend_chunks(q, keys, values, out, batch, max_len)
         return out.flatten(1)
 
     def _attend_chunks(
-        self, q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, out: torch.Tensor, batch: StepBatch
+        self,
+        q: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        out: torch.Tensor,
+        batch: StepBatch,
+        max_len: int,
     ) -> None:
         """Requests with more than one token, behind the others: their rows of ``out`` are overwritten."""
         heads, dim = q.shape[1:]
-        group = heads // keys.shape[2]
+        kv_heads = keys.shape[2]
+        group = heads // kv_heads
         tile = choose_tile(batch.num_tokens, batch.num_chunks, group, dim, q.dtype)
         paged_prefill(
             *(q, keys, values, batch.block_table, batch.query_start, batch.seq_lens, out),
@@ -104,6 +127,7 @@ class TritonAttention:
             max_query_tiles=bound_query_tiles(batch.num_tokens, batch.num_chunks, group, tile),
             min_queries=2,
             tile=tile,
+            splits=choose_key_splits(batch.num_tokens, kv_heads, self._num_sms, max_len, tile.keys),
         )
 
     def capture_buffers(self, max_reqs: int) -> tuple[()]:

@@ -21,7 +21,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -29,6 +29,7 @@ from stage1.batch import Sampled
 from stage2.inputs import StepBatch, StepBuffers
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MAX_MIXED_TOKENS = 512
 MIXED_STEP = 64
@@ -51,6 +52,8 @@ class Size:
     num_reqs: int
     num_tokens: int
     num_chunks: int
+    max_query_len: int  # tokens of one request
+    max_draws: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -73,14 +76,15 @@ def graph_sizes(max_reqs: int, max_tokens: int) -> list[Size]:
     batches = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224) if n < max_reqs]
     batches += [*range(256, max_reqs, 64), max_reqs]
     tokens = range(MIXED_STEP, min(max_tokens, MAX_MIXED_TOKENS) + 1, MIXED_STEP)
-    mixed = [Size(min(max_reqs, n), n, MAX_CHUNKS) for n in reversed(tokens)]
-    return mixed + [Size(n, n, 0) for n in sorted(batches, reverse=True)]
+    mixed = [Size(min(max_reqs, n), n, MAX_CHUNKS, n) for n in reversed(tokens)]
+    return mixed + [Size(n, n, 0, 1) for n in sorted(batches, reverse=True)]
 
 
 class StepGraphs:
     """The graphs of one runner: none at first."""
 
     def __init__(self) -> None:
+        self.pool: Any = None  # their memory
         self._decode: list[StepGraph] = []  # by size, rising
         self._mixed: list[StepGraph] = []
 
@@ -96,12 +100,12 @@ class StepGraphs:
             buffers: where the views come from.
         """
         self._decode, self._mixed = [], []
-        pool = torch.cuda.graph_pool_handle()
+        self.pool = torch.cuda.graph_pool_handle()
         missing: list[Size] = []
         start = time.perf_counter()
         for size in sizes:
             try:
-                made = _capture(size, pool, compute, buffers)
+                made = capture_step(size, self.pool, compute, buffers)
             except torch.OutOfMemoryError:
                 missing.append(size)
                 torch.cuda.empty_cache()
@@ -119,6 +123,10 @@ class StepGraphs:
             )
         return len(self._decode) + len(self._mixed)
 
+    def all(self) -> list[StepGraph]:
+        """Every graph that there is."""
+        return self._decode + self._mixed
+
     def find(self, num_reqs: int, num_tokens: int, num_chunks: int) -> StepGraph | None:
         """The smallest graph that holds such a step, or ``None``."""
         if num_chunks == 0:
@@ -130,19 +138,31 @@ class StepGraphs:
         return self._mixed[at]
 
 
-def _capture(size: Size, pool: Any, compute: Callable[[StepBatch], Computed], buffers: StepBuffers) -> StepGraph:
+def capture_step(size: Size, pool: Any, compute: Callable[[StepBatch], Computed], buffers: StepBuffers) -> StepGraph:
+    """One graph in ``pool``; ``compute`` is called twice.
+
+    Raises:
+        torch.OutOfMemoryError: it does not fit.
+    """
     batch = buffers.batch(
         size.num_reqs,
         size.num_tokens,
         num_chunks=size.num_chunks,
         num_singles=size.num_reqs,
-        max_query_len=size.num_tokens if size.num_chunks else 1,
+        max_query_len=size.max_query_len,
+        max_draws=size.max_draws,
         max_seq_len=0,
     )
-    # Compiles kernels, which a capture cannot. Not on a stream of its own: the matrix library would keep a workspace of
-    # 32 MiB for each.
-    compute(batch)
+    graph, computed = capture(lambda: compute(batch), pool)
+    return StepGraph(size, batch, computed, graph)
+
+
+def capture(launch: Callable[[], T], pool: Any) -> tuple[torch.cuda.CUDAGraph, T]:
+    """A graph of what ``launch`` queues, and what the second of two calls returned; errors as ``capture_step``."""
+    # The first compiles kernels, which a capture cannot. Not on a stream of its own: the matrix library would keep a
+    # workspace of 32 MiB for each.
+    launch()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool):
-        computed = compute(batch)
-    return StepGraph(size, batch, computed, graph)
+        result = launch()
+    return graph, result

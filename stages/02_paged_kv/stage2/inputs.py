@@ -40,9 +40,10 @@ class StepBatch(ForwardBatch):
     seeds: torch.Tensor  # [R] int64
     draw_positions: torch.Tensor  # [R] int64, output position of the token to draw
     single_lens: torch.Tensor  # [R] int64, seq_lens where a request has one token in this step, else 0
-    draws: torch.Tensor  # [R] int64, 1 = a token is drawn, 0 = a prompt is not at its end, or padding
+    draws: torch.Tensor  # [R] int64, most tokens that are drawn; 0 = a prompt is not at its end, or padding
     num_chunks: int = 0  # at most so many requests have more than one token
     num_singles: int = 0  # at most so many have one
+    max_draws: int = 1  # rows of logits a request, one more than drafts
 
 
 class StepBuffers:

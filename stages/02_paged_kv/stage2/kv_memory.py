@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Sequence
 
 import torch
 
@@ -28,7 +29,7 @@ GIB = 1 << 30
 
 def count_blocks(
     config: CacheConfig,
-    shape: ModelShape,
+    shapes: Sequence[ModelShape],
     dtype: torch.dtype,
     device: torch.device,
     max_model_len: int,
@@ -37,12 +38,13 @@ def count_blocks(
     """Blocks of the cache.
 
     Args:
+        shapes: whose layers lie in each block.
         profile: what is measured on a GPU, and not run elsewhere.
 
     Raises:
         ValueError: the cache cannot hold one request of ``max_model_len``, or no memory is left for it.
     """
-    block_bytes = config.block_size * shape.kv_bytes_per_token(dtype)
+    block_bytes = config.block_size * sum(shape.kv_bytes_per_token(dtype) for shape in shapes)
     needed = -(-max_model_len // config.block_size)
     if config.num_gpu_blocks_override is not None:
         if config.num_gpu_blocks_override < needed:
@@ -57,7 +59,8 @@ def count_blocks(
     elif device.type == "cpu":
         room = CPU_CACHE_BYTES
     else:
-        room = _gpu_room(config, device, profile, block_bytes) - shape.num_layers * SEGMENT
+        num_layers = sum(shape.num_layers for shape in shapes)
+        room = _gpu_room(config, device, profile, block_bytes) - num_layers * SEGMENT
     blocks = room // block_bytes
     if blocks < needed:
         raise ValueError(

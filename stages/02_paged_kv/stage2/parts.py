@@ -29,6 +29,7 @@ from stage1.kv_cache import KVCache
 from stage1.logits_processors import default_processors
 from stage1.model.ops import TorchOps
 from stage1.model.rope import apply_rope
+from stage1.model.shape import ModelShape
 from stage1.sampler import TorchSampler
 from stage2.block_pool import BlockPool
 from stage2.chunking import chunk
@@ -59,6 +60,7 @@ class Parts:
     chunk: Callable[[int, int, int], int] = chunk
     preemption: Callable[[KVCacheManager, WaitingQueue], Preemption] = Preemption
     scheduler: Callable[..., Scheduler] = ContinuousScheduler
+    further_shapes: Sequence[ModelShape] = ()  # whose layers lie in the same blocks, behind the model's: a drafter's
     runner: Callable[..., PagedRunner] = PagedRunner
     executor: Callable[[Runner], Executor] = UniprocExecutor
     core: Callable[[Scheduler, Executor, Callable[[], None]], EngineCore] = EngineCore

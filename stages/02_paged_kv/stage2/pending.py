@@ -20,20 +20,21 @@ from stage1.records import ModelRunnerOutput
 from stage1.runner import BAD_LOGITS
 
 BAD = 2  # the flag of a request for which no token can be chosen; 1 = drawn, 0 = none was to be drawn
-Tokens = tuple[list[int], list[int]]  # [R] ids, [R] flags
+Lines = list[list[int]]  # [R] ids, [R] flags, and what a later stage adds
 
 
 class ResultCopies:
     """The result on the device, and pinned copies of it."""
 
-    def __init__(self, max_reqs: int, device: torch.device, turns: int = 3) -> None:
+    def __init__(self, max_reqs: int, device: torch.device, turns: int = 3, num_lines: int = 2) -> None:
         on_gpu = device.type == "cuda"
-        self.on_device = torch.zeros(2, max_reqs, dtype=torch.int32, device=device)
-        self._copies = [torch.zeros(2, max_reqs, dtype=torch.int32, pin_memory=on_gpu) for _ in range(turns)]
+        size = (num_lines, max_reqs)
+        self.on_device = torch.zeros(size, dtype=torch.int32, device=device)
+        self._copies = [torch.zeros(size, dtype=torch.int32, pin_memory=on_gpu) for _ in range(turns)]
         self._arrived = [torch.cuda.Event() for _ in range(turns)] if on_gpu else []
         self._turn = 0
 
-    def start(self, num_reqs: int) -> Callable[[], Tokens]:
+    def start(self, num_reqs: int) -> Callable[[], Lines]:
         """Queue a copy; the function that is returned waits for it and reads the first ``num_reqs`` columns."""
         turn = self._turn = (self._turn + 1) % len(self._copies)
         copy = self._copies[turn]
@@ -41,11 +42,11 @@ class ResultCopies:
         if self._arrived:
             self._arrived[turn].record()
 
-        def wait() -> Tokens:
+        def wait() -> Lines:
             if self._arrived:
                 self._arrived[turn].synchronize()
-            ids, flags = copy[:, :num_reqs].tolist()
-            return ids, flags
+            lines: Lines = copy[:, :num_reqs].tolist()
+            return lines
 
         return wait
 

@@ -31,7 +31,7 @@ class Step:
     index: np.ndarray  # rows of the table
     starts: np.ndarray  # position of each request's first token
     counts: np.ndarray  # tokens of each
-    samples: np.ndarray  # bool, whether a token is drawn
+    samples: np.ndarray  # 0 = nothing is drawn, else one more than the drafts that are verified
     drafts: list[list[int]]  # guesses among the tokens of each, behind those that are known; [] where nobody has any
     num_tokens: int
     num_chunks: int  # requests with more than one token
@@ -81,7 +81,7 @@ class RowKeeper:
     def advance(self, step: Step) -> None:
         """The step is queued: what it computes and draws counts from now on."""
         self._num_computed[step.index] = step.starts + step.counts
-        self._num_known[step.index] += step.samples
+        self._num_known[step.index] += step.samples > 0
 
     def see(self, step: Step, out: ModelRunnerOutput) -> None:
         """The drawn tokens have arrived. Only where a processor may ask for them are they kept here."""
@@ -125,7 +125,8 @@ class RowKeeper:
         rows, index = roster.rows, roster.index
         starts = self._num_computed[index]
         drafts = [plan.drafts.get(row.req_id, []) for row in rows] if plan.drafts else []
-        num_known = self._num_known[index] + np.array([len(ids) for ids in drafts] or 0, np.int32)
+        num_drafts = np.array([len(ids) for ids in drafts] or 0, np.int32)
+        num_known = self._num_known[index] + num_drafts
         num_tokens = plan.total_tokens
         if num_tokens == len(rows):
             counts = np.ones(len(rows), np.int32)
@@ -137,7 +138,7 @@ class RowKeeper:
             index=index,
             starts=starts,
             counts=counts,
-            samples=starts + counts == num_known,
+            samples=(starts + counts == num_known) * (1 + num_drafts),
             drafts=drafts,
             num_tokens=num_tokens,
             num_chunks=int((counts > 1).sum()) if num_tokens > len(rows) else 0,
@@ -167,13 +168,16 @@ class RowKeeper:
         return roster
 
     def _tokens_to_give(self, step: Step) -> list[Edit]:
-        """Tokens of this step that the device has not: those that came with the request, and drafts."""
+        """Tokens of this step that the device has not: those that came with the request, and drafts.
+
+        Of the former one more, where there is one: a drafter reads each token together with the next.
+        """
         edits = []
         for row, drafts in zip(step.rows, step.drafts, strict=False):
             if drafts:
                 edits.append(self.table.put_tokens(row, int(self._num_known[row.row]), drafts))
         for i in np.flatnonzero(step.starts < self._num_given[step.index]):
             start, row = int(step.starts[i]), step.rows[i]
-            end = min(start + int(step.counts[i]), int(self._num_given[row.row]))
+            end = min(start + int(step.counts[i]) + 1, int(self._num_given[row.row]))
             edits.append(self.table.put_tokens(row, start, row.token_ids[start:end]))
         return edits

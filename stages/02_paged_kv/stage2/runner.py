@@ -30,7 +30,7 @@ from stage2.graphs import Computed, StepGraph, StepGraphs, graph_sizes
 from stage2.inputs import InputFiller, SlotMapping, StepBatch, StepBuffers
 from stage2.needs import is_plain
 from stage2.packet import Packet
-from stage2.pending import PendingStep, ResultCopies, to_output
+from stage2.pending import Lines, PendingStep, ResultCopies, to_output
 from stage2.rows import RowKeeper, Step
 from stage2.state import RequestTable
 
@@ -121,21 +121,31 @@ class PagedRunner:
 
     def _queue(self, step: Step) -> Callable[[], ModelRunnerOutput]:
         """Queue the launches of a step and the copy of its tokens; what is returned waits for them."""
-        graph = self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks)
+        graph = self._find_graph(step)
         if graph is not None and step.is_plain and not self._hooks:
-            graph.replay()
+            self._queue_behind(step, graph, graph.batch, graph.replay())
             complete = None
         else:
             complete = self._launch_demanding(step, graph)
         wait = self._results.start(len(step.rows))
 
         def read() -> ModelRunnerOutput:
-            out = to_output(step.rows, *wait())
+            out = self._to_output(step, wait())
             if complete is not None:
                 complete(out)
             return out
 
         return read
+
+    def _find_graph(self, step: Step) -> StepGraph | None:
+        return self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks)
+
+    def _queue_behind(self, step: Step, graph: StepGraph | None, batch: StepBatch, computed: Computed) -> None:
+        """What is launched behind a step's tokens: nothing here."""
+
+    def _to_output(self, step: Step, lines: Lines) -> ModelRunnerOutput:
+        ids, flags = lines
+        return to_output(step.rows, ids, flags)
 
     def _launch_demanding(self, step: Step, graph: StepGraph | None) -> Callable[[ModelRunnerOutput], None]:
         """Queue a step that needs the host: no graph, a draw that is not in it, or hooks.
@@ -144,13 +154,13 @@ class PagedRunner:
         """
         batch = self._views(step)
         if step.concerns_processors:
-            for processor in self._processors:
-                processor.prepare(step.plan, batch)
+            self._prepare(step, batch)
         if self._hooks:
             self._inputs.fill(batch)  # once more in the graph, with the same result
             for hook in self._hooks:
                 hook.before_forward(step.plan, batch)
         computed = self._compute(batch) if graph is None else self._replay(graph, batch, step)
+        self._queue_behind(step, graph, batch, computed)
         prompts = prompt_rows(batch, computed.hidden, self._model)
 
         def complete(out: ModelRunnerOutput) -> None:
@@ -160,6 +170,11 @@ class PagedRunner:
                 hook.after_forward(step.plan, batch, out)
 
         return complete
+
+    def _prepare(self, step: Step, batch: StepBatch) -> None:
+        """Let the logits processors follow the requests."""
+        for processor in self._processors:
+            processor.prepare(step.plan, batch)
 
     def _views(self, step: Step) -> StepBatch:
         """The step's inputs, exactly as long as they are, with the host's view of its rows."""
@@ -173,7 +188,7 @@ class PagedRunner:
             max_query_len=int(step.counts.max()),
             max_seq_len=int((step.starts + step.counts).max()),
             states=step.rows,
-            samples=step.samples.tolist(),
+            samples=(step.samples > 0).tolist(),
         )
 
     def _compute(self, batch: StepBatch) -> Computed:
@@ -181,18 +196,23 @@ class PagedRunner:
         self._inputs.fill(batch)
         self._attention.plan(batch)
         hidden = self._model(batch.input_ids, batch, self._attention)  # [T, hidden]
-        last = hidden if batch.num_chunks == 0 else hidden[batch.logits_rows]  # [R, hidden]
-        logits = self._model.lm_head(last)  # [R, vocab], in the model's dtype: half the bytes to read again
+        last = self._before_draws(hidden, batch)  # [R * max_draws, hidden]
+        logits = self._model.lm_head(last)  # [R * max_draws, vocab], in the model's dtype: half the bytes to read again
         is_captured = not batch.states
         sampled = None if is_captured and not self._draws_in_graph else self._draw(logits, batch)
         return Computed(hidden, logits, sampled)
+
+    def _before_draws(self, hidden: torch.Tensor, batch: StepBatch) -> torch.Tensor:
+        """The hidden states that tokens are drawn behind: one a request here, of its last token."""
+        return hidden if batch.num_chunks == 0 else hidden[batch.logits_rows]
 
     def _replay(self, graph: StepGraph, batch: StepBatch, step: Step) -> Computed:
         """The same from a graph; tokens that its draw got wrong or left out are drawn behind it."""
         computed = graph.replay()
         if step.is_plain and computed.sampled is not None:
             return computed
-        return Computed(computed.hidden, computed.logits, self._draw(computed.logits[: batch.num_reqs], batch))
+        logits = computed.logits[: batch.num_reqs * batch.max_draws]
+        return Computed(computed.hidden, computed.logits, self._draw(logits, batch))
 
     def _draw(self, logits: torch.Tensor, batch: StepBatch) -> Sampled:
         """Tokens, for the host and for the next step."""

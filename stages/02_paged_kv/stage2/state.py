@@ -7,7 +7,8 @@ Owns the memory, the meaning of its columns and the rows that are free. Does not
 
 Everything is a 32-bit integer (floats by their bits, seeds as two halves), so that any change is a pair (index, value)
 and all changes of a step are one small copy. A token that was sampled is written into its row on the device, where the
-next step reads it: the host need not have seen it.
+next step reads it: the host need not have seen it. Behind a request's blocks stands ``NO_BLOCK``: whoever runs ahead
+of the schedule, as a drafter does, sees where its memory ends.
 
 vLLM: ``v1/worker/gpu_input_batch.py``, ``v1/worker/block_table.py``.
 """
@@ -26,6 +27,7 @@ Edit = tuple[int, np.ndarray]  # the first index into the flat table, the values
 
 TEMPERATURE, TOP_P, MIN_P, TOP_K, SEED, NUM_PROMPT = 0, 1, 2, 3, 4, 6  # columns; the seed takes two
 BLOCKS = 12
+NO_BLOCK = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -77,7 +79,8 @@ class RequestTable:
         """The change that adds ``block_ids`` behind those that ``row`` has, on both sides."""
         first = row.row * self.width + BLOCKS + len(row.block_ids)
         row.block_ids.extend(block_ids)
-        return first, np.array(block_ids, np.int32)
+        is_full = len(row.block_ids) == self.tokens_at - BLOCKS
+        return first, np.array(block_ids if is_full else [*block_ids, NO_BLOCK], np.int32)
 
     def put_tokens(self, row: TableRow, start: int, token_ids: Sequence[int]) -> Edit:
         """The change that writes ``token_ids`` from position ``start`` on."""

@@ -49,16 +49,17 @@ def start_worker(settings: Settings, parts: Parts) -> Worker:
     model = load_model(source, parts.ops(), dtype, device, settings[ModelConfig].seed, cache_bytes=0)
     processors = parts.processors(source.shape.vocab_size, device)
     tables = rope_tables(source.shape, source.max_model_len, device)
+    shapes = (source.shape, *parts.further_shapes)
 
     def make_runner(num_blocks: int) -> PagedRunner:
-        kv_cache = KVCache(source.shape, num_blocks, block_size, dtype, device)
+        kv_cache = KVCache(shapes, num_blocks, block_size, dtype, device)
         attention = parts.attention(kv_cache, *tables, parts.rotate)
         sampler = parts.sampler(processors)
         return parts.runner(model, attention, sampler, processors, limits, device, parts.inputs, parts.slots)
 
     captures = not settings[KernelConfig].enforce_eager
     profile = ProfileRun(make_runner, limits, captures)
-    num_blocks = count_blocks(settings[CacheConfig], source.shape, dtype, device, source.max_model_len, profile)
+    num_blocks = count_blocks(settings[CacheConfig], shapes, dtype, device, source.max_model_len, profile)
     executor = parts.executor(make_runner(num_blocks))
     if captures:
         executor.call("capture_graphs")

@@ -6,7 +6,6 @@ vLLM: ``v1/engine/core.py`` (``EngineCore.__init__``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from stage1.config import DeviceConfig, ModelConfig, Settings, TraceConfig
 from stage1.core import EngineCore
@@ -28,7 +27,7 @@ from stage3.parts import Parts as Parts
 from stage3.prefix.scheduler import PrefixScheduler
 from stage3.spec.accept import AcceptanceCounter
 from stage3.spec.scheduling import DraftLimits, Speculation
-from stage3.spec.wiring import drafting_runner
+from stage3.spec.wiring import speculating, with_lookahead
 
 CONFIGS = (
     *(ModelConfig, DeviceConfig, CacheConfig, PrefixConfig),
@@ -43,11 +42,9 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
     Raises:
         ValueError: the model, the device or the memory does not fit the settings.
     """
-    batch, speculative = settings[BatchConfig], settings[SpeculativeConfig]
-    rules = speculative.rules()
+    batch, rules = settings[BatchConfig], settings[SpeculativeConfig].rules()
     if rules is not None:
-        runner = drafting_runner(parts.runner, rules, settings, parts.propose, parts.accept_matching)
-        parts = replace(parts, runner=runner)
+        parts = speculating(parts, rules, settings)
     worker = start_worker(settings, parts)
     block_size = worker.block_size
     start = start_event(3, worker.source.name, block_size, worker.num_blocks, batch.max_num_seqs)
@@ -61,11 +58,11 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
     counter = AcceptanceCounter(0 if rules is None else rules.num_speculative_tokens)
 
     def make_scheduler(manager: KVCacheManager) -> Scheduler:
-        kv = TracedKV(manager, tracer)
+        kv = TracedKV(with_lookahead(manager, rules), tracer)
         hooks: list[SchedulerHook] = [grammar, tracer]
         spare = batch.max_num_batched_tokens - batch.max_num_seqs
         if rules is not None and spare > 0:
-            limits = DraftLimits(rules.num_speculative_tokens, speculative.max_batch, spare)
+            limits = DraftLimits(rules.num_speculative_tokens, rules.max_batch, spare)
             hooks.insert(1, Speculation(kv, limits, counter))  # reads what the grammar cut, and the tracer reads both
         lifecycle = Lifecycle(kv, worker.source.max_model_len, hooks)
         grammar.doom = lifecycle.doom
@@ -81,6 +78,7 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
 
     if not settings[PrefixConfig].enable_prefix_caching:
         return make_core(make_scheduler(parts.kv_manager(pool, block_size)))
-    prefix = parts.prefix_manager(pool, block_size, parts.cached_pool, parts.hash_block, parts.longest_hit)
+    recompute = 0 if rules is None else rules.blocks_to_recompute
+    prefix = parts.prefix_manager(pool, block_size, parts.cached_pool, parts.hash_block, parts.longest_hit, recompute)
     scheduler = PrefixScheduler(make_scheduler(prefix), prefix)
     return make_core(scheduler, scheduler.reset_prefix_cache)

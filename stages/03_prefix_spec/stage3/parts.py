@@ -28,8 +28,8 @@ from stage3.prefix.block_hash import BlockKey, hash_block
 from stage3.prefix.cached_pool import CachedBlockPool
 from stage3.prefix.kv_manager import PrefixKVManager, longest_hit
 from stage3.spec.ngram import propose
+from stage3.spec.ngram_drafter import ProposeOne
 from stage3.spec.rejection import Accept, accept_matching
-from stage3.spec.wiring import ProposeOne
 
 
 def guided_processors(vocab_size: int, device: torch.device) -> tuple[LogitsProcessor, ...]:

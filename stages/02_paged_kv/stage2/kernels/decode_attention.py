@@ -210,7 +210,7 @@ def _launch(
     _check(q, k_cache, v_cache, block_table, seq_lens, out)
     if query_start is None and q.shape[0] != seq_lens.shape[0]:
         raise ValueError(f"q has {q.shape[0]} tokens for {seq_lens.shape[0]} requests; decoding takes one each")
-    partial, lse = _partial_results(workspace, q, num_splits)
+    partial, lse = partial_results(workspace, q, num_splits)
     num_rows = max(16, triton.next_power_of_2(max_query_len * heads // kv_heads))
     variant = tiling(dim, num_rows, q.dtype, num_splits > 1 and min_tiles == MIN_TILES)
     kernels.attend[(kv_heads, num_splits, seq_lens.shape[0])](
@@ -262,7 +262,7 @@ def _check(
         raise ValueError(f"out is {tuple(out.shape)}; it must be {tuple(q.shape)} and contiguous")
 
 
-def _partial_results(
+def partial_results(
     workspace: torch.Tensor | None, q: torch.Tensor, num_splits: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Views of ``workspace``: averages [T, heads, splits, dim] and log-sum-exp [T, heads, splits] of the splits."""

@@ -20,6 +20,8 @@ its queries see whole, without any mask, then those on the diagonal; later ones 
 
     keys        0 . . . . . . . full_end . . . last position of the tile . . . seq_len
                 [ no mask        )[ mask                               )[ not read      )
+
+Where there are few tiles of queries and many keys, the walk is cut into splits: see ``prefill_splits``.
 """
 
 from __future__ import annotations
@@ -31,10 +33,13 @@ import torch
 import triton
 import triton.language as tl
 
+from stage2.kernels.decode_attention import partial_results
+from stage2.kernels.merge_splits import EMPTY
+from stage2.kernels.prefill_splits import WHOLE, KeySplits, find_piece, merge_pieces
 from stage2.kernels.prefill_tiles import PrefillTile, bound_query_tiles, choose_tile
 
 # The running maximum before any key: finite, or a row that sees nothing would subtract infinity from infinity.
-LOWEST = tl.constexpr(-1.0e30)
+LOWEST = EMPTY
 
 
 def paged_prefill(
@@ -50,6 +55,8 @@ def paged_prefill(
     max_query_tiles: int | None = None,
     min_queries: int = 1,
     tile: PrefillTile | None = None,
+    splits: KeySplits = WHOLE,
+    workspace: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Causal attention of a ragged batch of queries over the paged cache; no host synchronisation, fit for a graph.
 
@@ -67,9 +74,13 @@ def paged_prefill(
             fewer than the batch has tiles, the first ones are not computed (see ``bound_query_tiles``).
         min_queries: requests with fewer are left out, and their rows of ``out`` as they are.
         tile: how the work is cut; ``None`` lets ``choose_tile`` look at the shapes.
+        splits: whether and how keys are cut too, see ``choose_key_splits``; a second launch then joins the results.
+        workspace: float32, at least ``workspace_size`` elements, contents irrelevant; made when ``None``. Launches on
+            one stream may share it.
 
     Raises:
-        ValueError: head counts, strides, ``scale`` or ``tile`` do not fit, or the dtype is bf16 under the interpreter.
+        ValueError: head counts, strides, ``scale``, ``tile``, ``splits`` or ``workspace`` do not fit, or the dtype is
+            bf16 under the interpreter.
     """
     num_tokens, heads, dim = q.shape
     num_reqs, (block_size, kv_heads) = seq_lens.shape[0], k_cache.shape[1:3]
@@ -81,31 +92,26 @@ def paged_prefill(
         max_query_tiles = bound_query_tiles(num_tokens, num_reqs, group, tile)
     if max_query_tiles == 0 or num_reqs == 0:
         return out
-    _prefill_kernel[(max_query_tiles, kv_heads)](
-        q,
-        k_cache,
-        v_cache,
-        out,
-        block_table,
-        query_start,
-        seq_lens,
+    partial, lse = partial_results(workspace, q, splits.num_splits)
+    reqs_padded = 64 if num_reqs <= 64 else max(256, triton.next_power_of_2(num_reqs))  # few variants to compile
+    division = {"reqs_padded": reqs_padded, "min_queries": min_queries, "num_keys": tile.keys, **splits._asdict()}
+    division["queries"] = tile.rows // group
+    _prefill_kernel[(max_query_tiles + (splits.wanted if splits.num_splits > 1 else 0), kv_heads)](
+        *(q, k_cache, v_cache, out, partial, lse, block_table, query_start, seq_lens),
         scale * math.log2(math.e),  # exp2 is one instruction, exp is two
         num_reqs,
-        *q.stride()[:2],
-        *k_cache.stride()[:3],
-        *out.stride()[:2],
-        block_table.stride(0),
+        *(*q.stride()[:2], *k_cache.stride()[:3], *out.stride()[:2], block_table.stride(0)),
         group=group,
         head_dim=dim,
         dim_padded=max(16, triton.next_power_of_2(dim)),
         block_size=block_size,
-        reqs_padded=64 if num_reqs <= 64 else max(256, triton.next_power_of_2(num_reqs)),  # few variants to compile
         num_rows=tile.rows,
-        num_keys=tile.keys,
-        min_queries=min_queries,
         num_warps=tile.num_warps,
         num_stages=tile.num_stages,
+        **division,
     )
+    if splits.num_splits > 1:
+        merge_pieces(partial, lse, out, query_start, seq_lens, group=group, **division)
     return out
 
 
@@ -130,9 +136,10 @@ def _check(
 @triton.jit(do_not_specialize=["num_reqs"])  # type: ignore[untyped-decorator]
 def _prefill_kernel(
     q_ptr: tl.tensor,  # [T, heads, head_dim]
-    k_ptr: tl.tensor,  # [num_blocks, block_size, kv_heads, head_dim]
-    v_ptr: tl.tensor,
+    k_ptr: tl.tensor, v_ptr: tl.tensor,  # [num_blocks, block_size, kv_heads, head_dim]
     out_ptr: tl.tensor,  # [T, heads, head_dim]
+    partial: tl.tensor,  # [T, heads, splits, head_dim] float32, written in place of out where a request has several
+    lse: tl.tensor,  # [T, heads, splits] float32
     table_ptr: tl.tensor,  # [R, B]
     start_ptr: tl.tensor,  # [R + 1]
     lens_ptr: tl.tensor,  # [R]
@@ -140,13 +147,14 @@ def _prefill_kernel(
     num_reqs: tl.tensor,
     q_token_stride: tl.tensor, q_head_stride: tl.tensor,
     block_stride: tl.tensor, slot_stride: tl.tensor, kv_head_stride: tl.tensor,
-    out_token_stride: tl.tensor, out_head_stride: tl.tensor,
-    table_stride: tl.tensor,
+    out_token_stride: tl.tensor, out_head_stride: tl.tensor, table_stride: tl.tensor,
     group: tl.constexpr, head_dim: tl.constexpr, dim_padded: tl.constexpr, block_size: tl.constexpr,
-    reqs_padded: tl.constexpr, num_rows: tl.constexpr, num_keys: tl.constexpr, min_queries: tl.constexpr,
+    num_rows: tl.constexpr, num_splits: tl.constexpr, wanted: tl.constexpr, min_tiles: tl.constexpr,
+    reqs_padded: tl.constexpr, queries: tl.constexpr, min_queries: tl.constexpr, num_keys: tl.constexpr,
 ) -> None:  # fmt: skip
-    queries: tl.constexpr = num_rows // group
-    req, first, start, num_queries = _find_tile(start_ptr, num_reqs, reqs_padded, queries, min_queries)
+    req, first, start, num_queries, split, number = find_piece(
+        start_ptr, lens_ptr, num_reqs, reqs_padded, queries, min_queries, num_keys, num_splits, wanted, min_tiles
+    )
     if req < 0:
         return
     kv_head = tl.program_id(1)
@@ -155,57 +163,73 @@ def _prefill_kernel(
     row = tl.arange(0, num_rows)
     query = first + row // group  # [rows] counted from the request's first
     head = kv_head * group + row % group
-    context = tl.load(lens_ptr + req).to(tl.int32) - num_queries  # position of the request's first query
+    seq_len = tl.load(lens_ptr + req).to(tl.int32)
+    context = seq_len - num_queries  # position of the request's first query
     token = (start + query).to(tl.int64)
     dim = tl.arange(0, dim_padded)
-    wanted = ((query < num_queries) & (row < queries * group))[:, None] & (dim < head_dim)[None, :]
-    q = tl.load(q_ptr + (token * q_token_stride + head * q_head_stride)[:, None] + dim, mask=wanted, other=0.0)
+    own_rows = (query < num_queries) & (row < queries * group)
+    inside = own_rows[:, None] & (dim < head_dim)[None, :]
+    q = tl.load(q_ptr + (token * q_token_stride + head * q_head_stride)[:, None] + dim, mask=inside, other=0.0)
 
     # 2. All keys before full_end are visible to all queries of the tile; no query sees one from key_end on.
     key_end = context + tl.minimum(first + queries, num_queries)
     full_end = tl.maximum(context + first + 1, 0) // num_keys * num_keys
-    table_ptr += req.to(tl.int64) * table_stride
-    k_ptr += kv_head.to(tl.int64) * kv_head_stride
-    v_ptr += kv_head.to(tl.int64) * kv_head_stride
-    acc = tl.zeros([num_rows, dim_padded], tl.float32)
-    total = tl.zeros([num_rows], tl.float32)
-    top = tl.full([num_rows], LOWEST, tl.float32)
-    for masked in tl.static_range(2):
-        key_start = full_end if masked else 0
-        key_stop = key_end if masked else full_end
-        acc, total, top = _attend(
-            acc, total, top, q, context + query, key_start, key_stop, k_ptr, v_ptr, table_ptr, block_stride,
-            slot_stride, scale, masked, head_dim, dim_padded, block_size, num_keys,
-        )  # fmt: skip
+    acc, total, top = _attend_split(
+        q, context + query, full_end, key_end, seq_len, split, number, num_splits,
+        k_ptr + kv_head.to(tl.int64) * kv_head_stride, v_ptr + kv_head.to(tl.int64) * kv_head_stride,
+        table_ptr + req.to(tl.int64) * table_stride, block_stride, slot_stride, scale, head_dim, block_size, num_keys,
+    )  # fmt: skip
 
     # 3. Divide by the sum of the weights; a row that saw no key has neither, and gives zeros.
-    acc = acc / tl.where(total == 0.0, 1.0, total)[:, None]  # [rows, dim]
+    total = tl.where(total == 0.0, 1.0, total)
+    acc = acc / total[:, None]  # [rows, dim]
+    if num_splits > 1:
+        place = (token * (tl.num_programs(1) * group) + head) * num_splits + split  # [rows]
+        tl.store(partial + place[:, None] * head_dim + dim, acc, mask=inside & (number > 1))
+        tl.store(lse + place, top + tl.log2(total), mask=own_rows & (number > 1))
+        inside = inside & (number == 1)
     at = (token * out_token_stride + head * out_head_stride)[:, None] + dim
-    tl.store(out_ptr + at, acc.to(out_ptr.dtype.element_ty), mask=wanted)
+    tl.store(out_ptr + at, acc.to(out_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _find_tile(
-    start_ptr: tl.tensor,
-    num_reqs: tl.tensor,
-    reqs_padded: tl.constexpr,
-    queries: tl.constexpr,
-    min_queries: tl.constexpr,
+def _attend_split(
+    q: tl.tensor,  # [rows, dim]
+    query_pos: tl.tensor,  # [rows]
+    full_end: tl.tensor,
+    key_end: tl.tensor,
+    seq_len: tl.tensor,
+    split: tl.tensor,
+    number: tl.tensor,  # splits of this request
+    num_splits: tl.constexpr,
+    k_ptr: tl.tensor,
+    v_ptr: tl.tensor,
+    table_ptr: tl.tensor,
+    block_stride: tl.tensor,
+    slot_stride: tl.tensor,
+    scale: tl.tensor,
+    head_dim: tl.constexpr,
+    block_size: tl.constexpr,
+    num_keys: tl.constexpr,
 ) -> Any:
-    """This program's request (-1: none is left), first query in it, where its queries start, and how many it has.
-
-    The last tile goes first: it sees the most keys, and work that starts late should be short.
-    """
-    r = tl.arange(0, reqs_padded)
-    begin = tl.load(start_ptr + r, mask=r < num_reqs, other=0).to(tl.int32)  # [R]
-    end = tl.load(start_ptr + r + 1, mask=r < num_reqs, other=0).to(tl.int32)
-    tiles = tl.where(end - begin < min_queries, 0, (end - begin + queries - 1) // queries)  # [R]
-    tile = tl.sum(tiles) - 1 - tl.program_id(0)
-    before = tl.cumsum(tiles, 0) <= tile  # requests that end before this tile
-    req = tl.where(tile < 0, -1, tl.sum(before.to(tl.int32)))
-    first = (tile - tl.sum(tl.where(before, tiles, 0))) * queries
-    start = tl.sum(tl.where(r == req, begin, 0))
-    return req, first, start, tl.sum(tl.where(r == req, end - begin, 0))
+    """``_attend`` to the keys of a split, first those without a mask; a split that lies behind key_end has none."""
+    begin, diagonal = 0, full_end
+    if num_splits > 1:
+        split_keys = tl.cdiv(tl.cdiv(seq_len, num_keys), number) * num_keys
+        begin = split * split_keys
+        diagonal = tl.maximum(full_end, begin)
+        full_end, key_end = tl.minimum(full_end, begin + split_keys), tl.minimum(key_end, begin + split_keys)
+    acc = tl.zeros(q.shape, tl.float32)
+    total = tl.zeros([q.shape[0]], tl.float32)
+    top = tl.full([q.shape[0]], LOWEST, tl.float32)
+    for masked in tl.static_range(2):
+        key_start = diagonal if masked else begin
+        key_stop = key_end if masked else full_end
+        acc, total, top = _attend(
+            acc, total, top, q, query_pos, key_start, key_stop, k_ptr, v_ptr, table_ptr, block_stride, slot_stride,
+            scale, masked, head_dim, q.shape[1], block_size, num_keys,
+        )  # fmt: skip
+    return acc, total, top
 
 
 @triton.jit  # type: ignore[untyped-decorator]

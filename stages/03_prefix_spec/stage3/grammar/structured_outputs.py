@@ -63,27 +63,8 @@ class StructuredOutputsParams(dict[str, Any]):
         check(self)
 
 
-GuidedDecodingParams = StructuredOutputsParams  # the name in vLLM before 0.11
-
-
-def sampling_params(
-    *,
-    guided_decoding: Mapping[str, Any] | None = None,
-    structured_outputs: Mapping[str, Any] | None = None,
-    **values: Any,
-) -> SamplingParams:
-    """``SamplingParams``, with the older keyword ``guided_decoding`` beside ``structured_outputs``.
-
-    Raises:
-        ValueError: both are given, or a value is wrong.
-    """
-    if guided_decoding is not None and structured_outputs is not None:
-        raise GrammarError("guided_decoding is the older name of structured_outputs: give one of them")
-    asked = guided_decoding if structured_outputs is None else structured_outputs
-    if asked is None:
-        return SamplingParams(**values)
-    check(asked)
-    return SamplingParams(structured_outputs=dict(asked), **values)
+# The name in vLLM before 0.11, and the keyword that goes with it: ``SamplingParams(guided_decoding=…)``.
+GuidedDecodingParams = StructuredOutputsParams
 
 
 @dataclass(frozen=True, slots=True)

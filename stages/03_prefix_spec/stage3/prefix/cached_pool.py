@@ -91,16 +91,17 @@ class CachedBlockPool:
         if key is None:
             return
         self._key_of[block] = None
-        twins = self._twins.get(key, {})
+        twins = self._twins.get(key)
+        if twins is None:  # nearly always
+            del self._block_of[key]
+            return
         if block in twins:
             del twins[block]
-        elif twins:
+        else:
             self._block_of[key] = next(iter(twins))
             del twins[self._block_of[key]]
-        else:
-            del self._block_of[key]
         if not twins:
-            self._twins.pop(key, None)
+            del self._twins[key]
 
     def reset(self) -> bool:
         """Forget everything; ``False`` and nothing is forgotten while a block has an owner. O(blocks)."""

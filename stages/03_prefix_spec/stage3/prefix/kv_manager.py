@@ -20,7 +20,7 @@ from itertools import islice
 from stage1.interfaces import Hit
 from stage1.request import Request, Status
 from stage2.block_pool import BlockPool
-from stage3.prefix.block_hash import BlockKey, chain_start, hash_block
+from stage3.prefix.block_hash import BlockKey, chain_hasher, chain_start, hash_block
 from stage3.prefix.cached_pool import CachedBlockPool
 
 NO_HIT = Hit()
@@ -41,8 +41,7 @@ def longest_hit(keys: Iterable[BlockKey], find: Callable[[BlockKey], int | None]
 class _Chain:
     """What the manager keeps of a request; ``keys`` and ``num_cached_tokens`` outlive a preemption."""
 
-    last_key: BlockKey  # of the last full block that has a name: the parent of the next
-    keys: list[BlockKey] = field(default_factory=list)
+    keys: list[BlockKey]  # where it starts, then the name of each full block: the last one is the parent of the next
     blocks: list[int] = field(default_factory=list)  # its block table
     num_adopted: int = 0  # of these blocks, computed by others: [0, num_adopted)
     num_published: int = 0  # blocks that can be found, or need not be published: [0, num_published)
@@ -76,7 +75,7 @@ class PrefixKVManager:
         self.num_queried_tokens = 0  # of requests that came in for the first time and could have used a hit
         self.num_hit_tokens = 0  # of these, found
         self._pool = cached_pool(pool)
-        self._hash_block = hash_block
+        self._extend = chain_hasher(block_size, hash_block)
         self._longest_hit = longest_hit
         self._blocks_to_recompute = blocks_to_recompute
         self._no_keys = chain_start({})
@@ -95,7 +94,7 @@ class PrefixKVManager:
         """
         if req_id in self._chains:
             raise ValueError(f"request {req_id!r} has been looked up: its extra keys come before that, not after")
-        self._chains[req_id] = _Chain(chain_start(extra_keys))
+        self._chains[req_id] = _Chain([chain_start(extra_keys)])
 
     def num_cached_tokens(self, req_id: str) -> int | None:
         """Tokens that ``req_id`` did not have to compute when it first came in; ``None`` until then and once it ended.
@@ -116,11 +115,12 @@ class PrefixKVManager:
 
         Log-probabilities of a prompt come from computing it, so whoever wants them gets no hit.
         """
-        chain = self._named(req)
+        chain = self._chain(req)
+        self._name(req, chain, req.num_tokens // self.block_size)
         if not _may_hit(req):
             return NO_HIT
         most = (req.num_tokens - 1) // self.block_size
-        blocks = self._longest_hit(islice(chain.keys, most), self._pool.find)
+        blocks = self._longest_hit(islice(chain.keys, 1, most + 1), self._pool.find)
         blocks = blocks[: max(len(blocks) - self._blocks_to_recompute, 0)]
         return Hit(tuple(blocks), len(blocks) * self.block_size)
 
@@ -150,10 +150,13 @@ class PrefixKVManager:
         The last known token is computed by a step that has not returned, if at all, and the ids of tokens in flight
         behind it are not known.
         """
-        chain = self._named(req)
+        chain = self._chains[req.req_id]
         full = min(req.num_computed_tokens, req.num_tokens - 1) // self.block_size
+        if full <= chain.num_published:
+            return
+        self._name(req, chain, full)
         for place in range(chain.num_published, full):
-            self._pool.publish(chain.blocks[place], chain.keys[place])
+            self._pool.publish(chain.blocks[place], chain.keys[place + 1])
         chain.num_published = full
 
     def free(self, req: Request) -> None:
@@ -180,16 +183,22 @@ class PrefixKVManager:
     def _chain(self, req: Request) -> _Chain:
         chain = self._chains.get(req.req_id)
         if chain is None:
-            chain = self._chains[req.req_id] = _Chain(self._no_keys)
+            chain = self._chains[req.req_id] = _Chain([self._no_keys])
         return chain
 
-    def _named(self, req: Request) -> _Chain:
-        """The chain of ``req`` with a name for every block that is full of known tokens; only new ones are made."""
-        chain, size = self._chain(req), self.block_size
-        for start in range(len(chain.keys) * size, req.num_tokens - size + 1, size):
-            chain.last_key = self._hash_block(chain.last_key, _token_ids(req, start, start + size))
-            chain.keys.append(chain.last_key)
-        return chain
+    def _name(self, req: Request, chain: _Chain, upto: int) -> None:
+        """Names for blocks ``[0, upto)``, which are full of known tokens; only new ones are made."""
+        named, size, prompt = len(chain.keys) - 1, self.block_size, req.num_prompt_tokens
+        if upto <= named:
+            return
+        start, end = named * size, upto * size
+        if start >= prompt:
+            token_ids = req.output_ids[start - prompt : end - prompt]
+        else:
+            token_ids = req.prompt_ids[start:end]
+            if end > prompt:
+                token_ids += req.output_ids[: end - prompt]
+        self._extend(chain.keys, token_ids)
 
     def _count(self, req: Request, chain: _Chain) -> None:
         """``req`` has come in for the first time."""
@@ -201,11 +210,3 @@ class PrefixKVManager:
 
 def _may_hit(req: Request) -> bool:
     return req.params.prompt_logprobs is None
-
-
-def _token_ids(req: Request, start: int, end: int) -> Sequence[int]:
-    """Tokens ``[start, end)`` of prompt and output, without joining the two for every block."""
-    behind = req.num_prompt_tokens
-    if end <= behind:
-        return req.prompt_ids[start:end]
-    return req.prompt_ids[start:] + req.output_ids[max(start - behind, 0) : end - behind]

@@ -24,7 +24,7 @@ vLLM: ``v1/sample/rejection_sampler.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -64,24 +64,41 @@ class DrawRules:
 
     def at_each_position(self, width: int) -> DrawRules:
         """``width`` draws a request, at consecutive positions: [N] → [N * width]."""
-        draw = torch.arange(len(self.positions) * width, device=self.positions.device)
-        each = self.of(draw // width)
-        return replace(each, positions=each.positions + draw % width)
+        place = torch.arange(width, device=self.positions.device)
+        return DrawRules(
+            _spread(self.temperature, width),
+            _spread(self.top_k, width),
+            _spread(self.top_p, width),
+            _spread(self.min_p, width),
+            _spread(self.seeds, width),
+            (self.positions[:, None] + place).flatten(),
+        )
 
 
-def kept_logits(logits: torch.Tensor, rules: DrawRules) -> torch.Tensor:
+def _spread(values: torch.Tensor, width: int) -> torch.Tensor:
+    """[N] → [N * width], each ``width`` times."""
+    return values[:, None].expand(-1, width).flatten()
+
+
+def kept_logits(logits: torch.Tensor, rules: DrawRules, has_filters: bool = True) -> torch.Tensor:
     """Logits [N, vocab] float32 whose softmax a draw follows: tempered, and -inf where the filters leave a token out.
 
-    Of a greedy row its first maximum alone is kept.
+    Of a greedy row its first maximum alone is kept. ``has_filters`` is false where no rule has a filter.
     """
     vocab_size = logits.shape[1]
-    tempered = logits.float() / rules.temperature.clamp(min=MIN_TEMPERATURE)[:, None]
-    top_k = torch.where((rules.top_k > 0) & (rules.top_k < vocab_size), rules.top_k, vocab_size)
-    top_p = torch.where(rules.top_p < 1, rules.top_p, _OFF)
-    kept = filter_logits(tempered, top_k[:, None], top_p[:, None], rules.min_p[:, None])
+    kept = logits.float() / rules.temperature.clamp(min=MIN_TEMPERATURE)[:, None]
+    if has_filters:
+        kept = _filtered(kept, rules)
     best = logits.float().argmax(dim=1, keepdim=True)
     other = torch.arange(vocab_size, device=logits.device) != best
     return kept.masked_fill(other & (rules.temperature == 0)[:, None], -torch.inf)
+
+
+def _filtered(tempered: torch.Tensor, rules: DrawRules) -> torch.Tensor:
+    vocab_size = tempered.shape[1]
+    top_k = torch.where((rules.top_k > 0) & (rules.top_k < vocab_size), rules.top_k, vocab_size)
+    top_p = torch.where(rules.top_p < 1, rules.top_p, _OFF)
+    return filter_logits(tempered, top_k[:, None], top_p[:, None], rules.min_p[:, None])
 
 
 def draw(kept: torch.Tensor, rules: DrawRules) -> torch.Tensor:
@@ -105,7 +122,7 @@ def accept_matching(drawn: torch.Tensor, bad_rows: torch.Tensor, drafts: Drafts)
 
 
 def verify_by_match(
-    logits: torch.Tensor, drafts: Drafts, rules: DrawRules, accept: Accept = accept_matching
+    logits: torch.Tensor, drafts: Drafts, rules: DrawRules, has_filters: bool = True, accept: Accept = accept_matching
 ) -> Sampled:
     """The target's own tokens up to the first that is not a draft.
 
@@ -113,6 +130,7 @@ def verify_by_match(
         logits: [R, 1 + k, vocab]; rows behind a request's drafts are not looked at.
         drafts: [R, k] ids and their counts; ids behind the counts may be anything.
         rules: of the R requests.
+        has_filters: false where no rule has a filter.
         accept: ``accept_matching`` or what does the same.
 
     Returns:
@@ -121,7 +139,7 @@ def verify_by_match(
     """
     num_reqs, width, vocab_size = logits.shape
     rows, each = logits.reshape(-1, vocab_size), rules.at_each_position(width)
-    drawn = draw(kept_logits(rows, each), each)
+    drawn = draw(kept_logits(rows, each, has_filters), each)
     return accept(drawn.view(num_reqs, width), is_bad(rows).view(num_reqs, width), drafts)
 
 

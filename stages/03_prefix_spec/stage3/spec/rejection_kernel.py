@@ -32,11 +32,13 @@ _STEP: tl.constexpr = tl.constexpr(2.0**-32)
 _BELOW_ONE: tl.constexpr = tl.constexpr(1.0 - 2.0**-24)
 
 
-def verify_by_match(logits: torch.Tensor, drafts: Drafts, rules: DrawRules) -> Sampled:
+def verify_by_match(logits: torch.Tensor, drafts: Drafts, rules: DrawRules, has_filters: bool = True) -> Sampled:
     """``rejection.verify_by_match``: the same arguments, contiguous, and the same tokens."""
     num_reqs, width, vocab_size = logits.shape
     rows, each = logits.view(-1, vocab_size), rules.at_each_position(width)
-    floor = filter_thresholds(rows, each.temperature, each.top_k, each.top_p, each.min_p)
+    floor = None
+    if has_filters:
+        floor = filter_thresholds(rows, each.temperature, each.top_k, each.top_p, each.min_p)
     drawn, bad = sample(rows, each.temperature, each.seeds, each.positions, floor)
     return accept_matching(drawn.view(num_reqs, width), bad.view(num_reqs, width), drafts)
 

@@ -1,14 +1,16 @@
 """Stage 2's runner with guesses: it verifies those of the plan and makes those of the next one.
 
-Owns the way of drafts through a step. Does not decide which are verified (``scheduling``), nor how (``rejection``).
+Owns the way of drafts through a step. Does not decide which are verified (``scheduling``), how (``rejection``), nor
+how they are made (a ``Drafter``).
 
     plan        A: its last token and the drafts d0 d1        B: its last token
     model       rows behind the last token, d0, d1            a row
     verify      x d1' …: tokens of A and how many             one token of B
     table       both write their tokens where the next step reads them
-    propose     drafts behind what is known now, on the device
+    draft       guesses behind what is known now, on the device
 
-A step with drafts is launched kernel by kernel. Requests with masks, biases, penalties or log-probabilities get none; a
+A step is two graphs, one behind the other: up to the tokens, and the guesses. What a graph cannot draw (filters, masks,
+penalties) is drawn between the two. Requests with masks, biases, penalties or log-probabilities get no drafts; a
 grammar's masks come with the plan, one for each position.
 
 vLLM: ``v1/worker/gpu_model_runner.py`` (``propose_draft_token_ids``, ``_calc_spec_decode_metadata``).
@@ -17,142 +19,180 @@ vLLM: ``v1/worker/gpu_model_runner.py`` (``propose_draft_token_ids``, ``_calc_sp
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import torch
 
 from stage1.batch import Sampled
-from stage1.interfaces import Drafts
+from stage1.interfaces import AttentionBackend, Drafts
+from stage1.model.transformer import Transformer
 from stage1.records import ModelRunnerOutput
-from stage1.results import add_logprobs, prompt_rows
-from stage1.runner import BAD_LOGITS
+from stage2.graphs import Computed, StepGraph
 from stage2.inputs import StepBatch
-from stage2.needs import has_rules
+from stage2.needs import changes_logits, has_filter, has_rules
+from stage2.pending import Lines, ResultCopies
 from stage2.rows import Step
 from stage2.runner import PagedRunner
-from stage3.grammar.mask_processor import ApplyMasks, StepMasks, apply_masks, first_masks
+from stage2.state import RequestTable
+from stage3.grammar.mask_processor import ApplyMasks, StepMasks, first_masks
 from stage3.grammar.records import GrammarMasks
+from stage3.spec import steps
+from stage3.spec.drafter import Drafter
+from stage3.spec.graphs import DraftGraphs, verify_sizes
 from stage3.spec.rejection import DrawRules
 
-Propose = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], Drafts]  # token_ids, rows, lengths, max_model_len
-Verify = Callable[[torch.Tensor, Drafts, DrawRules], Sampled]
+Verify = Callable[[torch.Tensor, Drafts, DrawRules, bool], Sampled]
+Remember = Callable[[StepBatch, Sampled, RequestTable, torch.Tensor], None]
+MakeDrafter = Callable[[Transformer, AttentionBackend, RequestTable], Drafter]
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """How a runner speculates."""
+
+    num_drafts: int
+    max_batch: int  # of larger steps nothing is drafted
+    make_drafter: MakeDrafter
+    verify: Verify
+    remember: Remember
+    apply_masks: ApplyMasks
+    capturable: bool  # whether ``verify`` can be part of a graph
 
 
 class DraftingRunner(PagedRunner):
-    """``PagedRunner`` with a proposer that needs nothing but the tokens, and a verifier."""
+    """``PagedRunner`` with a drafter and a verifier."""
 
-    def __init__(
-        self,
-        *args: Any,
-        propose: Propose,
-        verify: Verify,
-        max_batch: int,
-        apply_masks: ApplyMasks = apply_masks,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, drafting: Drafting, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._max_batch = max_batch
-        self._propose = propose
-        self._verify = verify
-        self._apply_masks = apply_masks
+        self._drafting = drafting
+        self._width = 1 + drafting.num_drafts
+        self._drafter = drafting.make_drafter(self._model, self._attention, self._keeper.table)
+        self._results = ResultCopies(
+            self._limits.max_reqs, self._device, num_lines=steps.num_lines(drafting.num_drafts)
+        )
+        self._masks: StepMasks | None = None  # of the step that is being queued, a mask for each draft
+        self._draft_graphs = DraftGraphs()
 
-    def _queue(self, step: Step) -> Callable[[], ModelRunnerOutput]:
-        """As without drafts, then the drafts of the next step behind it."""
+    @torch.inference_mode()
+    def capture_graphs(self) -> int:
+        """Stage 2's graphs, those of verifications, and one with the guesses behind each."""
+        count = super().capture_graphs()
+        if not count:
+            return 0
+        pool = self._graphs.pool
+        if self._drafting.capturable:
+            sizes = verify_sizes(self._limits, self._drafting.max_batch, self._width)
+            self._draft_graphs.capture_verifying(sizes, pool, self._compute, self._buffers)
+        if self._drafter.capturable:
+            graphs = (*self._draft_graphs.verifying, *self._graphs.all())
+            self._draft_graphs.capture_drafting([(g, *self._draft_inputs(g)) for g in graphs], pool, self._draft)
+        return count + len(self._draft_graphs)
+
+    # --- below: stage 2's phases of a step, with drafts ------------------------------------------------
+
+    def _find_graph(self, step: Step) -> StepGraph | None:
         if step.drafts:
-            read, lengths = self._queue_drafts(step)
-        else:
-            read = super()._queue(step)
-            lengths = self._buffers.seq_lens + self._buffers.draws
-        num_reqs = len(step.rows)
-        if num_reqs > self._max_batch:  # the schedule takes no drafts of so large a step
-            return read
-        rows, draws = self._buffers.rows[:num_reqs], self._buffers.draws[:num_reqs]
-        known = torch.where(draws > 0, lengths[:num_reqs], 0)
-        drafts = self._propose(self._keeper.table.token_ids, rows, known, self._limits.max_model_len)
-        packed = torch.cat((drafts.ids, drafts.counts[:, None]), dim=1)  # [R, k + 1]
-        asking = [row.params.logprobs is None and not has_rules(row.params) for row in step.rows]
+            return self._draft_graphs.find(len(step.rows), int(step.counts.max()))
+        return super()._find_graph(step)
 
-        def read_all() -> ModelRunnerOutput:
-            out = read()
-            for req_id, asks, found in zip(out.req_ids, asking, packed.tolist(), strict=True):
-                if asks and found[-1]:
-                    out.drafts[req_id] = found[: found[-1]]
+    def _views(self, step: Step) -> StepBatch:
+        batch = super()._views(step)
+        batch.max_draws = self._width if step.drafts else 1
+        return batch
+
+    def _prepare(self, step: Step, batch: StepBatch) -> None:
+        """Masks for each draft, and for the processors a step in which every request has one row."""
+        self._masks = None
+        if not step.drafts:
+            super()._prepare(step, batch)
+            return
+        extras = [first_masks(e) if isinstance(e, GrammarMasks) else e for e in step.plan.extras]
+        plan = msgspec.structs.replace(step.plan, drafts={}, extras=extras)
+        for processor in self._processors:
+            processor.prepare(plan, batch)
+        first_rows = {row.req_id: place * self._width for place, row in enumerate(step.rows)}
+        self._masks = StepMasks(step.plan, first_rows, self._device, self._drafting.apply_masks)
+
+    def _before_draws(self, hidden: torch.Tensor, batch: StepBatch) -> torch.Tensor:
+        if batch.max_draws == 1:
+            return super()._before_draws(hidden, batch)
+        return hidden[steps.logits_rows(batch).flatten()]
+
+    def _draw(self, logits: torch.Tensor, batch: StepBatch) -> Sampled:
+        """The verifier's tokens; the plain sampler's for requests with rules or log-probabilities, without drafts."""
+        if batch.max_draws == 1:
+            return super()._draw(logits, batch)
+        wanting = [state.params for state, samples in zip(batch.states, batch.samples, strict=True) if samples]
+        by_request = logits.view(batch.num_reqs, batch.max_draws, -1)  # [R, 1 + k, vocab]
+        plain = None
+        if any(changes_logits(params) or params.logprobs is not None for params in wanting):
+            plain = self._sampler.sample(by_request[:, 0].clone(), batch)  # without drafts all its rows are equal
+        if self._masks is not None:
+            self._masks.apply(logits)
+        filters = any(has_filter(params, logits.shape[1]) for params in wanting)
+        drafts = steps.drafts_of(batch)
+        sampled = self._drafting.verify(by_request, drafts, steps.draw_rules(batch), filters)
+        sampled.counts = torch.where(batch.draws > 0, sampled.counts, 0)
+        if plain is not None:
+            sampled = _choose(drafts.counts > 0, sampled, plain, batch)
+        self._drafting.remember(batch, sampled, self._keeper.table, self._results.on_device)
+        return sampled
+
+    def _queue_behind(self, step: Step, graph: StepGraph | None, batch: StepBatch, computed: Computed) -> None:
+        """The guesses behind a step's tokens."""
+        self._masks = None
+        guesses = len(step.rows) <= self._drafting.max_batch
+        if not guesses and not self._drafter.sees_all:
+            return
+        if graph is None or not self._draft_graphs.replay(graph, guesses):
+            # A graph may have left more than the step has: tokens and requests that are padding.
+            self._draft(batch, computed.hidden[: batch.num_tokens], guesses)
+
+    def _draft_inputs(self, graph: StepGraph) -> tuple[StepBatch, bool]:
+        """What the graph of guesses behind ``graph`` reads, and whether it guesses.
+
+        A mixed graph has room for more requests than are guessed for: behind it those that matter are the first.
+        """
+        size, most = graph.size, self._drafting.max_batch
+        if size.num_reqs <= most or not size.num_chunks:
+            return graph.batch, size.num_reqs <= most
+        described = {"num_chunks": size.num_chunks, "num_singles": most, "max_query_len": size.max_query_len}
+        return self._buffers.batch(most, size.num_tokens, max_seq_len=0, **described), True
+
+    def _draft(self, batch: StepBatch, hidden: torch.Tensor, guesses: bool) -> None:
+        """Queue the drafter, and its guesses into the result. Captured with a padded batch."""
+        result, num_reqs = self._results.on_device, batch.num_reqs
+        counts = result[steps.FLAGS].clamp(max=1) if batch.max_draws == 1 else result[steps.COUNTS]
+        known = steps.Known.after(batch, counts[:num_reqs].long())
+        if not guesses:
+            self._drafter.follow(batch, hidden, known)
+            return
+        drafts = self._drafter.propose(batch, hidden, known)
+        lines = torch.cat((drafts.ids, drafts.counts[:, None]), dim=1)  # [R, k + 1]
+        result[-self._width :, :num_reqs] = lines.T
+
+    def _to_output(self, step: Step, lines: Lines) -> ModelRunnerOutput:
+        out = super()._to_output(step, lines[:2])
+        if step.drafts:
+            further = zip(*lines[steps.FURTHER : -self._width], strict=True)
+            for sampled, count, ids in zip(out.sampled, lines[steps.COUNTS], further, strict=True):
+                sampled += ids[: count - 1] if count else ()
+        if len(step.rows) > self._drafting.max_batch:  # the schedule takes no drafts of so large a step
             return out
+        for row, *drafts, count in zip(step.rows, *lines[-self._width :], strict=True):
+            if count and row.params.logprobs is None and not has_rules(row.params):
+                out.drafts[row.req_id] = drafts[:count]
+        return out
 
-        return read_all
 
-    def _queue_drafts(self, step: Step) -> tuple[Callable[[], ModelRunnerOutput], torch.Tensor]:
-        """Compute and verify; returns how to read the tokens, and how many are known of each request then, [R]."""
-        batch = self._views(step)
-        if step.concerns_processors:
-            extras = [first_masks(e) if isinstance(e, GrammarMasks) else e for e in step.plan.extras]
-            plan = msgspec.structs.replace(step.plan, drafts={}, extras=extras)  # the sampler sees a row a request
-            for processor in self._processors:
-                processor.prepare(plan, batch)
-        drafts = self._drafts(step)
-        self._inputs.fill(batch)
-        self._attention.plan(batch)
-        for hook in self._hooks:
-            hook.before_forward(step.plan, batch)
-        hidden = self._model(batch.input_ids, batch, self._attention)  # [T, hidden]
-        first_rows = {row.req_id: place * (1 + drafts.ids.shape[1]) for place, row in enumerate(step.rows)}
-        masks = StepMasks(step.plan, first_rows, self._device, self._apply_masks)
-        sampled = self._draw_all(hidden, drafts, masks, batch)
-        known = batch.seq_lens - drafts.counts  # [R], before this step's tokens
-        self._remember_all(batch, sampled, known)
-        prompts = prompt_rows(batch, hidden, self._model)
-        packed = torch.cat((sampled.ids, sampled.counts[:, None], sampled.bad[:, None].long()), dim=1)
-
-        def read() -> ModelRunnerOutput:
-            found = packed.tolist()
-            out = ModelRunnerOutput([row.req_id for row in step.rows], [ids[: ids[-2]] for ids in found])
-            out.failed = {r: BAD_LOGITS for r, ids in zip(out.req_ids, found, strict=True) if ids[-1] and ids[-2]}
-            add_logprobs(out, batch, sampled, self._model.shape.vocab_size)
-            out.prompt_logprobs = prompts
-            for hook in self._hooks:
-                hook.after_forward(step.plan, batch, out)
-            return out
-
-        return read, known + sampled.counts
-
-    def _drafts(self, step: Step) -> Drafts:
-        """The plan's drafts on the device."""
-        width = max(map(len, step.drafts))
-        ids = torch.tensor([ids + [0] * (width - len(ids)) for ids in step.drafts], device=self._device)
-        return Drafts(ids.view(-1, width), torch.tensor([len(ids) for ids in step.drafts], device=self._device))
-
-    def _draw_all(self, hidden: torch.Tensor, drafts: Drafts, masks: StepMasks, batch: StepBatch) -> Sampled:
-        """The verifier's tokens for requests with drafts, the plain sampler's for the others."""
-        width = 1 + drafts.ids.shape[1]
-        last = batch.query_start[1:] - 1  # [R]
-        place = (last - drafts.counts)[:, None] + torch.arange(width, device=last.device)  # [R, 1 + k]
-        logits = self._model.lm_head(hidden[torch.minimum(place, last[:, None]).flatten()])
-        by_request = logits.view(batch.num_reqs, width, -1)  # [R, 1 + k, vocab]
-        rules = DrawRules(
-            batch.temperature,
-            batch.top_k,
-            batch.top_p,
-            batch.min_p,
-            batch.seeds,
-            batch.draw_positions - drafts.counts,
-        )
-        plain = self._sampler.sample(by_request[:, 0].clone(), batch)  # without drafts the last row is the first
-        masks.apply(logits)
-        verified = self._verify(by_request, drafts, rules)
-        has_drafts = drafts.counts > 0  # [R]
-        ids = torch.nn.functional.pad(plain.ids, (0, width - 1))
-        return Sampled(
-            torch.where(has_drafts[:, None], verified.ids, ids),
-            torch.where(has_drafts, verified.counts, batch.draws),
-            torch.where(has_drafts, verified.bad, plain.bad),
-            plain.logprobs,
-        )
-
-    def _remember_all(self, batch: StepBatch, sampled: Sampled, known: torch.Tensor) -> None:
-        """Write the tokens into the table, behind the ``known`` [R] of each request."""
-        place = torch.arange(sampled.ids.shape[1], device=known.device)  # [1 + k]
-        meant = place < sampled.counts[:, None]  # [R, 1 + k]
-        rows = batch.rows[:, None].expand_as(meant)[meant]
-        columns = (known[:, None] + place)[meant]
-        self._keeper.table.token_ids[rows, columns] = sampled.ids[meant].int()
+def _choose(has_drafts: torch.Tensor, verified: Sampled, plain: Sampled, batch: StepBatch) -> Sampled:
+    """Of requests with drafts ``verified``, of others ``plain``; ``has_drafts`` [R] bool."""
+    ids = torch.nn.functional.pad(plain.ids, (0, verified.ids.shape[1] - 1))
+    return Sampled(
+        torch.where(has_drafts[:, None], verified.ids, ids),
+        torch.where(has_drafts, verified.counts, batch.draws),
+        torch.where(has_drafts, verified.bad, plain.bad),
+        plain.logprobs,
+    )

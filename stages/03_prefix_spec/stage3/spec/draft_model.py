@@ -1,0 +1,78 @@
+"""A small model guesses for a large one: any model with the same vocabulary.
+
+Owns its chain. Does not know requests.
+
+Its keys and values lie in the request's blocks, behind the large model's layers, so the prefix cache, preemption and
+the memory budget cover both. In every step it first computes the step's own tokens; then the newest token and each of
+its guesses, one pass for each.
+
+    step      … a6 a7 → x drawn       the model computes a6 a7
+    pass 0    x                       → d0
+    pass 1    d0                      → d1
+
+vLLM: ``v1/spec_decode/draft_model.py`` in later versions.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from stage1.interfaces import AttentionBackend, Drafts
+from stage1.model.transformer import Transformer
+from stage2.inputs import StepBatch
+from stage2.state import RequestTable
+from stage3.spec.best import Best
+from stage3.spec.chain import Chain
+from stage3.spec.steps import Known
+
+
+class ModelDrafter:
+    """``Drafter`` with a chain of ``num_drafts`` guesses by ``model``, whose layers' indices follow the target's.
+
+    Args:
+        model: guesses.
+        attention: over the shared cache, with the model's own rotation.
+        table: the request table.
+        num_drafts: most guesses.
+        block_size: tokens of a block.
+        max_model_len: tokens of a request, in all: at most the model's own.
+        best: chooses from logits.
+    """
+
+    capturable = True
+    sees_all = True
+
+    def __init__(
+        self,
+        model: Transformer,
+        attention: AttentionBackend,
+        table: RequestTable,
+        num_drafts: int,
+        block_size: int,
+        max_model_len: int,
+        best: Best,
+    ) -> None:
+        self._model, self._attention = model, attention
+        self._table = table
+        self._num_drafts = num_drafts
+        self._block_size, self._max_model_len = block_size, max_model_len
+        self._best = best
+
+    def propose(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> Drafts:
+        """See ``Drafter``."""
+        self.follow(batch, hidden, known)
+        chain = Chain(batch, known, self._num_drafts, self._table, self._block_size, self._max_model_len)
+        newest = self._table.token_ids[batch.rows, (known.lengths - 1).clamp(min=0)].long()  # [R]
+        ids = [newest]
+        for number in range(self._num_drafts):
+            step = chain.batch(number, ids[-1])
+            self._attention.plan(step)
+            ids.append(self._best(self._model.lm_head(self._model(ids[-1], step, self._attention))))
+        room = (self._max_model_len - 1 - known.lengths).clamp(min=0)  # a token follows the last draft
+        counts = torch.minimum(chain.num_fitting, room)
+        return Drafts(torch.stack(ids[1:], dim=1), torch.where(known.lengths > 0, counts, 0))
+
+    def follow(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> None:
+        """See ``Drafter``: keys and values of the step's tokens."""
+        self._attention.plan(batch)
+        self._model(batch.input_ids, batch, self._attention)
