@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sixfold.errors import UsageError
 from sixfold.flags import finite_float, human_int
+
+if TYPE_CHECKING:
+    from stage3.training.recipe import Recipe
 
 # What only the engine that generates is told, by its setting's name.
 ENGINE = ("model", "tokenizer", "load_format", "download_dir", "dtype", "device", "attention_backend", "max_num_seqs",
@@ -35,7 +37,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         description="Train Medusa heads and an EAGLE layer for a model, on text that it writes itself, and measure "
         "how many drafts stay. Writes safetensors, train_log.json and MODEL_CARD.md.",
         allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_Help,
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the files go")
     parser.add_argument("--methods", nargs="+", default=["eagle", "medusa"], choices=["eagle", "medusa"],
@@ -46,6 +48,13 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     _generation_flags(parser)
     _training_flags(parser)
     return parser
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows a default where there is one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default is None else super()._get_help_string(action)
 
 
 def _engine_flags(parser: argparse.ArgumentParser) -> None:
@@ -99,14 +108,14 @@ def _training_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Generate, train, measure and write; progress is printed."""
-    recipe_module = importlib.import_module("stage3.training.recipe")
-    recipe = make_recipe(options)
-    recipe_module.run_recipe(recipe, options.out, functools.partial(print, flush=True))
+    from stage3.training.recipe import run_recipe  # here, so that --help need not wait for torch
+
+    run_recipe(make_recipe(options), options.out, functools.partial(print, flush=True))
     print(f"wrote {options.out}/MODEL_CARD.md and {options.out}/train_log.json")
     return 0
 
 
-def make_recipe(options: argparse.Namespace) -> Any:
+def make_recipe(options: argparse.Namespace) -> Recipe:
     """The ``Recipe`` of the flags.
 
     Raises:

@@ -132,7 +132,8 @@ class StepStats(msgspec.Struct):
     preemptions: int = 0
     prefix_queries: int = 0  # tokens
     prefix_hits: int = 0  # tokens
-    drafts: int = 0
+    verifications: int = 0  # of a request's drafts, each step anew
+    drafts: int = 0  # tokens
     accepted_per_position: list[int] = []
     step_ms: float = 0.0
 

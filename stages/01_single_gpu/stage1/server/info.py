@@ -83,7 +83,8 @@ def engine_metrics(model_name: str, stats: StepStats) -> str:
     """The metrics that need nothing but ``stats``, in Prometheus text format 0.0.4."""
     escaped = model_name.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
     accepted = sum(stats.accepted_per_position)
-    labels = f'{{model_name="{escaped}",engine="0"}}'
+    names = f'model_name="{escaped}",engine="0"'
+    labels = f"{{{names}}}"
     rows = (
         ("vllm:num_requests_running", "gauge", "Requests in the running batch.", stats.num_running),
         ("vllm:num_requests_waiting", "gauge", "Requests that wait.", stats.num_waiting),
@@ -96,13 +97,25 @@ def engine_metrics(model_name: str, stats: StepStats) -> str:
             stats.prefix_queries,
         ),
         ("vllm:prefix_cache_hits_total", "counter", "Prompt tokens found in the cache.", stats.prefix_hits),
+        (
+            "vllm:spec_decode_num_drafts_total",
+            "counter",
+            "Verifications, one a request and step.",
+            stats.verifications,
+        ),
         ("vllm:spec_decode_num_draft_tokens_total", "counter", "Drafts that were verified.", stats.drafts),
         ("vllm:spec_decode_num_accepted_tokens_total", "counter", "Drafts that stayed.", accepted),
     )
-    return "".join(
+    text = "".join(
         f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name}{labels} {float(value)}\n"
         for name, kind, text, value in rows
     )
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    lines = [
+        f'{name}{{{names},position="{position}"}} {float(count)}\n'
+        for position, count in enumerate(stats.accepted_per_position)
+    ]
+    return text + f"# HELP {name} Drafts that stayed, by their place.\n# TYPE {name} counter\n" + "".join(lines)
 
 
 async def _stats(context: Context) -> StepStats:

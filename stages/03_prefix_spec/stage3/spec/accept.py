@@ -53,5 +53,6 @@ class AcceptanceCounter:
 
     def fill(self, stats: StepStats) -> None:
         """Write the totals into ``stats``."""
+        stats.verifications = self.num_verifications
         stats.drafts = self.num_drafts
         stats.accepted_per_position = list(self.accepted_per_position)

@@ -138,7 +138,7 @@ class Writer:
     def _finished(
         self, prompts: list[Prompt], params: list[SamplingParams], deadline: float, enough: int | None = None
     ) -> list[RequestOutput]:
-        """The outputs that end before ``deadline``, in the order in which they end, until they are ``enough`` tokens."""
+        """The outputs that end before ``deadline``, as they end, until they have ``enough`` tokens."""
         done: list[RequestOutput] = []
         if time.perf_counter() > deadline:
             return done

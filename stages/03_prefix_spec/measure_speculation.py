@@ -1,0 +1,177 @@
+"""Measure speculation with a real model on a GPU: tokens a second with and without, and how many drafts stay.
+
+    python stages/03_prefix_spec/measure_speculation.py --out stages/06_benchmark/results
+
+The engines stand side by side and take the same held-out prompts in turn, greedily, kind by kind; the fastest engine
+without speculation is the base. A batch of n is n requests at any time: when one ends the next one joins, and the clock
+stops when none is left to join. Acceptance length and speed-up are shown apart, for each kind of text. Loading,
+capturing graphs and warming up are outside the clock. The result is one JSON file with GPU, versions, commit and date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from stage1.core import EngineCore
+from stage1.params import SamplingParams
+from stage1.records import EngineCoreRequest, StepStats
+from stage3.llm import LLM
+from stage3.training.held_out import held_out_prompts
+
+ROUNDS = 3
+MAX_TOKENS = 256
+ALL = "all"
+CACHE_BYTES = 8 << 30  # of each engine
+ON = {"disable_by_batch_size": 1024}  # the off switch is off
+ARMS: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "ngram": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4, **ON},
+    "medusa": {"method": "medusa", "num_speculative_tokens": 3, **ON},
+    "eagle": {"method": "eagle", "num_speculative_tokens": 3, **ON},
+    "eagle_off": {"method": "eagle", "num_speculative_tokens": 3},  # with the off switch where it is by default
+}
+
+
+def stage_1_measure() -> ModuleType:
+    """Stage 1's script as a module: it is not in a package."""
+    path = Path(__file__).parents[1] / "01_single_gpu" / "measure.py"
+    spec = importlib.util.spec_from_file_location("stage1_measure", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def serve(core: EngineCore, prompts: list[list[int]], batch: int, eos: list[int]) -> tuple[float, int]:
+    """Keep ``batch`` of ``prompts`` running until none waits; (seconds, output tokens) up to then."""
+    params = SamplingParams(temperature=0.0, max_tokens=MAX_TOKENS, stop_token_ids=eos, ignore_eos=True, seed=0)
+    waiting = list(enumerate(prompts))[::-1]
+    tokens = running = 0
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    while waiting or running == batch == 1:
+        while waiting and running < batch:
+            number, ids = waiting.pop()
+            core.add_request(EngineCoreRequest(f"{time.monotonic_ns()}-{number}", ids, params))
+            running += 1
+        out = core.step()
+        tokens += sum(map(len, out.new_ids))
+        running -= len(out.finish_reason)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    while core.has_work:
+        core.step()
+    return seconds, tokens
+
+
+def since(before: StepStats, after: StepStats, k: int) -> dict[str, Any]:
+    """What the drafts between two readings brought."""
+    count = after.verifications - before.verifications
+    old = before.accepted_per_position or [0] * k
+    accepted = [a - b for a, b in zip(after.accepted_per_position, old, strict=True)]
+    return {
+        "verifications": count,
+        "drafts": after.drafts - before.drafts,
+        "accepted_per_position": [round(a / max(count, 1), 4) for a in accepted],
+        "acceptance_length": 1 + sum(accepted) / max(count, 1),
+    }
+
+
+class Arm:
+    """One engine."""
+
+    def __init__(self, name: str, **settings: Any) -> None:
+        self.name = name
+        self.config = ARMS[name]
+        self.llm = LLM(
+            speculative_config=self.config,
+            kv_cache_memory_bytes=CACHE_BYTES,
+            max_model_len=1024,
+            max_num_seqs=256,
+            max_num_batched_tokens=4096,
+            enable_prefix_caching=False,
+            **settings,
+        )
+
+    def run(self, prompts: list[list[int]], batch: int, eos: list[int]) -> dict[str, Any]:
+        """Tokens a second, and what became of the drafts."""
+        core = self.llm.core
+        before = core.stats()
+        seconds, tokens = serve(core, prompts, batch, eos)
+        found: dict[str, Any] = {"seconds": seconds, "tokens": tokens, "tok_s": tokens / seconds}
+        if self.config is not None:
+            found |= since(before, core.stats(), self.config["num_speculative_tokens"])
+        return found
+
+
+def point(arms: list[Arm], kind: str, prompts: list[list[int]], batch: int, eos: list[int]) -> list[dict[str, Any]]:
+    """All arms at one batch and kind of text, in turn: medians of ``ROUNDS`` rounds, speed-up against the first."""
+    runs: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in arms}
+    for _ in range(ROUNDS):
+        for arm in arms:
+            runs[arm.name].append(arm.run(prompts, batch, eos))
+    rows = []
+    for name, found in runs.items():
+        ratios = [a["tok_s"] / b["tok_s"] for a, b in zip(found, runs[arms[0].name], strict=True)]
+        speeds = [run["tok_s"] for run in found]
+        row = {"arm": name, "kind": kind, "batch": batch, **found[0], "tok_s": statistics.median(speeds)}
+        row |= {"tok_s_min": min(speeds), "tok_s_max": max(speeds), "speed_up": statistics.median(ratios)}
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure, print, write the JSON file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 16, 64, 256])
+    parser.add_argument("--model", default="smollm2-135m-instruct")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--commit", help="commit to write down where there is no git")
+    args = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA GPU is there: nothing to measure")
+    base = stage_1_measure()
+    result = {**base.provenance(args.commit), "stage": 3, "model": args.model, "arms": ARMS}
+    result["rates_before"] = base.device_rates()
+    torch.cuda.empty_cache()
+    arms = [Arm(name, model=args.model) for name in args.arms]
+    llm = arms[0].llm
+    kinds = {
+        kind: [llm.render_chat([{"role": "user", "content": text}])["prompt_token_ids"] for text in texts]
+        for kind, texts in held_out_prompts().items()
+    }
+    eos = [llm.get_tokenizer().eos_token_id]
+    mixed = [ids for group in zip(*kinds.values(), strict=False) for ids in group]
+    for arm in arms:  # warm
+        arm.run(mixed[:32], 16, eos)
+    rows = []
+    for batch in args.batches:
+        # Enough prompts that most of the time ``batch`` of them run.
+        rows += point(arms, ALL, mixed * -(-3 * batch // len(mixed)) if batch > 1 else mixed, batch, eos)
+        if batch == 1:
+            for kind, prompts in kinds.items():
+                rows += point(arms, kind, prompts, batch, eos)
+    result["rows"] = rows
+    result["rates_after"] = base.device_rates()
+    print(json.dumps(result["rates_after"]))
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        name = f"stage3_speculation_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
+        (args.out / name).write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
