@@ -28,7 +28,6 @@ from stage1.records import EngineCoreRequest, StepStats
 from stage3.llm import LLM
 from stage3.training.held_out import held_out_prompts
 
-ROUNDS = 3
 MAX_TOKENS = 256
 ALL = "all"
 CACHE_BYTES = 8 << 30  # of each engine
@@ -88,6 +87,9 @@ def since(before: StepStats, after: StepStats, k: int) -> dict[str, Any]:
     }
 
 
+Runs = dict[str, list[dict[str, Any]]]  # by arm, a run a round
+
+
 class Arm:
     """One engine."""
 
@@ -115,15 +117,41 @@ class Arm:
         return found
 
 
-def point(arms: list[Arm], kind: str, prompts: list[list[int]], batch: int, eos: list[int]) -> list[dict[str, Any]]:
-    """All arms at one batch and kind of text, in turn: medians of ``ROUNDS`` rounds, speed-up against the first."""
-    runs: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in arms}
-    for _ in range(ROUNDS):
+def point(arms: list[Arm], prompts: list[list[int]], batch: int, eos: list[int], rounds: int) -> Runs:
+    """All arms at one batch and kind of text, in turn."""
+    runs: Runs = {arm.name: [] for arm in arms}
+    for _ in range(rounds):
         for arm in arms:
             runs[arm.name].append(arm.run(prompts, batch, eos))
+    return runs
+
+
+def together(kinds: list[Runs]) -> Runs:
+    """The sums over kinds of text, round by round."""
+    found: Runs = {}
+    for name in kinds[0]:
+        found[name] = []
+        for of_kinds in zip(*(runs[name] for runs in kinds), strict=True):
+            total: dict[str, Any] = {key: sum(run[key] for run in of_kinds) for key in ("seconds", "tokens")}
+            total["tok_s"] = total["tokens"] / total["seconds"]
+            if "drafts" in of_kinds[0]:
+                count = sum(run["verifications"] for run in of_kinds)
+                shares = zip(
+                    *([a * run["verifications"] for a in run["accepted_per_position"]] for run in of_kinds), strict=True
+                )
+                accepted = [sum(share) / max(count, 1) for share in shares]
+                total |= {"verifications": count, "drafts": sum(run["drafts"] for run in of_kinds)}
+                total |= {"accepted_per_position": accepted, "acceptance_length": 1 + sum(accepted)}
+            found[name].append(total)
+    return found
+
+
+def rows_of(runs: Runs, kind: str, batch: int) -> list[dict[str, Any]]:
+    """Medians over the rounds, with their spread; the speed-up is against the first arm, round by round."""
     rows = []
+    base = next(iter(runs.values()))
     for name, found in runs.items():
-        ratios = [a["tok_s"] / b["tok_s"] for a, b in zip(found, runs[arms[0].name], strict=True)]
+        ratios = [a["tok_s"] / b["tok_s"] for a, b in zip(found, base, strict=True)]
         speeds = [run["tok_s"] for run in found]
         row = {"arm": name, "kind": kind, "batch": batch, **found[0], "tok_s": statistics.median(speeds)}
         row |= {"tok_s_min": min(speeds), "tok_s_max": max(speeds), "speed_up": statistics.median(ratios)}
@@ -137,6 +165,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 16, 64, 256])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--per-kind", type=int, default=6, help="prompts of each kind of text")
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
@@ -150,7 +180,9 @@ def main() -> None:
     arms = [Arm(name, model=args.model) for name in args.arms]
     llm = arms[0].llm
     kinds = {
-        kind: [llm.render_chat([{"role": "user", "content": text}])["prompt_token_ids"] for text in texts]
+        kind: [
+            llm.render_chat([{"role": "user", "content": text}])["prompt_token_ids"] for text in texts[: args.per_kind]
+        ]
         for kind, texts in held_out_prompts().items()
     }
     eos = [llm.get_tokenizer().eos_token_id]
@@ -159,11 +191,13 @@ def main() -> None:
         arm.run(mixed[:32], 16, eos)
     rows = []
     for batch in args.batches:
-        # Enough prompts that most of the time ``batch`` of them run.
-        rows += point(arms, ALL, mixed * -(-3 * batch // len(mixed)) if batch > 1 else mixed, batch, eos)
         if batch == 1:
-            for kind, prompts in kinds.items():
-                rows += point(arms, kind, prompts, batch, eos)
+            by_kind = {kind: point(arms, prompts, 1, eos, args.rounds) for kind, prompts in kinds.items()}
+            rows += [row for kind, runs in by_kind.items() for row in rows_of(runs, kind, 1)]
+            rows += rows_of(together(list(by_kind.values())), ALL, 1)
+        else:  # enough prompts that most of the time ``batch`` of them run
+            prompts = mixed * -(-3 * batch // len(mixed))
+            rows += rows_of(point(arms, prompts, batch, eos, args.rounds), ALL, batch)
     result["rows"] = rows
     result["rates_after"] = base.device_rates()
     print(json.dumps(result["rates_after"]))

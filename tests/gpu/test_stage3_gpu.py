@@ -1,5 +1,6 @@
 """Stage 3 on a CUDA GPU: prefix cache, grammars and speculation with compiled kernels, beside stage 2's graphs."""
 
+import random
 import re
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from sixfold.exercises.importer import load_file
 from stage1 import llm as stage1_llm
 from stage1.params import SamplingParams
 from stage3.llm import LLM
+from stage3.training.prompts import make_prompts
 
-heads = load_file(Path(__file__).parents[1] / "stage3" / "heads_bed.py")
+BEDS = Path(__file__).parents[1] / "stage3"
+heads, proof = load_file(BEDS / "heads_bed.py"), load_file(BEDS / "proof_bed.py")
 
 pytestmark = pytest.mark.gpu
 
@@ -59,10 +62,43 @@ def test_cold_and_warm_with_and_without_drafts_the_tokens_are_stage_1s(method, s
         if config is not None and "enforce_eager" not in settings:
             assert [graph.size.num_reqs for graph in llm.core.executor._runner._draft_graphs.verifying] == [1, 2, 4, 8]
     assert tokens(warm) == expected
-    assert max(output.num_cached_tokens for output in warm) >= 32
-    if method == "draft_model":  # it drafts for itself: a wrong slot or a stale row would be seen
-        assert sum(stats.accepted_per_position) >= 0.9 * stats.drafts
+    assert min(output.num_cached_tokens for output in warm) >= (0 if "block_size" in settings else 16)
     assert (stats.drafts > 0) == (config is not None)
+
+
+@pytest.mark.parametrize("settings", [{}, {"enforce_eager": True}, {"block_size": 64, "max_num_batched_tokens": 48}])
+def test_a_model_that_drafts_for_itself_is_always_right(settings) -> None:
+    """A wrong slot, position or row would be seen: every greedy draft is the model's own token."""
+    config = {"model": "tiny", "num_speculative_tokens": 3}
+    with LLM(**TINY, **settings, num_gpu_blocks_override=64, max_num_seqs=8, speculative_config=config) as llm:
+        for _ in range(2):  # cold and warm
+            llm.generate(PROMPTS, PARAMS[0])
+        stats = llm.core.stats()
+    assert sum(stats.accepted_per_position) >= 0.97 * stats.drafts  # all but those behind a request's end
+    assert stats.drafts > 2 * 5 * 40
+
+
+def some_messages() -> list[str]:
+    """Two hundred messages of all kinds."""
+    passages = ["The library lends books for three weeks. Whoever returns one late pays ten cents a day."]
+    return make_prompts(200, random.Random(3), lambda rng: passages[0], lambda rng: "for i in range(3):\n    print(i)")
+
+
+@pytest.mark.parametrize("method", ["ngram", "medusa", "eagle"])
+def test_two_hundred_prompts_with_real_weights(method) -> None:
+    """In float32, in which two good tokens are told apart."""
+    settings = {"dtype": "float32", "max_model_len": 512, "max_num_seqs": 32, "kv_cache_memory_bytes": 4 << 30}
+    config = {"method": method, "num_speculative_tokens": 3}
+    with LLM(**settings) as plain:
+        messages = [plain.render_chat([{"role": "user", "content": text}]) for text in some_messages()]
+        expected = plain.generate(messages, proof.greedy(48, logprobs=2))
+    with LLM(**settings, speculative_config=config) as llm:
+        found = proof.compare(expected, llm.generate(messages, proof.greedy(48)))
+        assert llm.core.stats().drafts > 1000
+    print(f"{method}: {found.num_equal} of 200 equal, ties {found.ties}")
+    assert found.faults == []
+    assert found.num_equal + len(found.ties) == 200
+    assert len(found.ties) < 20
 
 
 def test_grammars_hold_beside_free_requests() -> None:

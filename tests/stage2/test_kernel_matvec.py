@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stage1.model.shape import PRESETS
-from stage2 import ops as stage2_ops
 from stage2.kernels.matvec import MAX_TOKENS, TILES, MatvecTile, choose_tile, matvec
 from stage2.ops import TritonOps
 
@@ -179,41 +178,6 @@ def test_what_does_not_fit_is_refused(change, message) -> None:
     arguments = {"x": torch.zeros(1, 8), "weight": torch.zeros(4, 8), "bias": None, "out": None} | change
     with pytest.raises(ValueError, match=message):
         matvec(*(None if t is None else t.to(DEVICE) for t in arguments.values()))
-
-
-class OnGpu(torch.Tensor):
-    """Says that it lies on a GPU."""
-
-    is_cuda = True
-
-
-@pytest.mark.parametrize(
-    ("num_tokens", "shape", "dtype", "expected"),
-    [
-        (1, (8192, 4096), torch.bfloat16, "matvec"),
-        (2, (960, 576), torch.bfloat16, "matvec"),
-        (8, (1024, 3072), torch.float16, "matvec"),
-        (8, (960, 576), torch.float32, "matvec"),
-        (9, (960, 576), torch.bfloat16, "linear"),
-        (2, (49152, 576), torch.bfloat16, "matvec"),
-        (8, (49152, 576), torch.bfloat16, "skinny_matmul"),
-        (8, (49152, 576), torch.float32, "matvec"),
-        (9, (49152, 576), torch.bfloat16, "linear"),
-        (2, (2048, 2048), torch.bfloat16, "skinny_matmul"),
-        (16, (2048, 2048), torch.bfloat16, "skinny_matmul"),
-        (17, (2048, 2048), torch.bfloat16, "linear"),
-        (2, (2048, 2048), torch.float32, "linear"),
-        (0, (960, 576), torch.bfloat16, "linear"),
-    ],
-)
-def test_which_kernel_the_ops_use(num_tokens, shape, dtype, expected, monkeypatch) -> None:
-    called = []
-    monkeypatch.setattr(F, "linear", lambda *args: called.append("linear"))
-    for name in ("matvec", "skinny_matmul"):
-        monkeypatch.setattr(stage2_ops, name, lambda *args, name=name: called.append(name))
-    x = torch.empty(num_tokens, shape[1], dtype=dtype, device="meta").as_subclass(OnGpu)
-    TritonOps().linear(x, torch.empty(shape, dtype=dtype, device="meta"))
-    assert called == [expected]
 
 
 @pytest.mark.gpu

@@ -5,7 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stage2.kernels.few_tokens import MEASURED
 from stage2.kernels.skinny_matmul import MAX_TOKENS, TILES, SkinnyTile, choose_tile, skinny_matmul
+from stage2.ops import TritonOps
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TOLERANCE = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
@@ -28,9 +30,10 @@ def test_it_is_the_product(shape, with_bias, dtype) -> None:
     num_tokens, num_rows, width = shape
     x, weight = randn(num_tokens, width, dtype=dtype), randn(num_rows, width, dtype=dtype, seed=1)
     bias = 10 * randn(num_rows, dtype=dtype, seed=2) if with_bias else None
-    out = skinny_matmul(x, weight, bias, tile=SMALL)
-    assert (out.shape, out.dtype) == ((num_tokens, num_rows), dtype)
-    assert error(out, x, weight, bias) < TOLERANCE[dtype]
+    for tile in (SMALL, SMALL._replace(rows=8, num_warps=1)):
+        out = skinny_matmul(x, weight, bias, tile=tile)
+        assert (out.shape, out.dtype) == ((num_tokens, num_rows), dtype)
+        assert error(out, x, weight, bias) < TOLERANCE[dtype]
 
 
 @settings(deadline=None, max_examples=40)
@@ -40,15 +43,31 @@ def test_it_is_the_product(shape, with_bias, dtype) -> None:
     width=st.integers(1, 150),
     tile=st.builds(
         SkinnyTile,
-        rows=st.sampled_from([16, 32]),
+        rows=st.sampled_from([8, 16, 32]),
         columns=st.sampled_from([16, 64, 128]),
-        num_warps=st.just(4),
+        num_warps=st.sampled_from([1, 4]),
         num_stages=st.sampled_from([1, 3]),
     ),
 )
 def test_every_tile_gives_the_same(num_tokens, num_rows, width, tile) -> None:
     x, weight = randn(num_tokens, width), randn(num_rows, width, seed=1)
     assert error(skinny_matmul(x, weight, tile=tile), x, weight) < 1e-5
+
+
+FEW = sorted({tile for tiles in MEASURED.values() for tile in tiles if isinstance(tile, SkinnyTile)})
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("width", [1, 63, 64, 65, 576, 600])
+@pytest.mark.parametrize("tile", FEW, ids=str)
+def test_tiles_for_small_matrices_take_widths_that_they_do_not_divide(tile, width, dtype) -> None:
+    """Beyond the width lies what is not a number."""
+    for num_tokens in (2, 5, 8):
+        wide, x = torch.full((2, 75, width + 9), torch.nan, dtype=dtype, device=DEVICE).unbind()
+        weight, x = wide[:70, :width], x[:num_tokens, :width]
+        weight.copy_(randn(70, width))
+        x.copy_(randn(num_tokens, width, seed=1))
+        assert error(skinny_matmul(x, weight, tile=tile), x, weight) < TOLERANCE[dtype]
 
 
 def test_a_token_does_not_depend_on_its_neighbours() -> None:
@@ -89,3 +108,11 @@ def test_the_tables_tiles_run(shape) -> None:
     x = randn(shape[0], shape[2], dtype=torch.bfloat16)
     weight = randn(*shape[1:], dtype=torch.bfloat16, seed=1)
     assert error(skinny_matmul(x, weight), x, weight) < TOLERANCE[torch.bfloat16]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("num_tokens", [2, 3, 8])
+@pytest.mark.parametrize("shape", MEASURED, ids=str)
+def test_what_the_ops_pick_for_a_measured_matrix_is_the_product(shape, num_tokens) -> None:
+    x, weight = randn(num_tokens, shape[1], dtype=torch.bfloat16), randn(*shape, dtype=torch.bfloat16, seed=1)
+    assert error(TritonOps().linear(x, weight), x, weight) < TOLERANCE[torch.bfloat16]

@@ -17,7 +17,8 @@ from bench_kernels.points import (
 from bench_kernels.pointwise_cases import SAMPLING
 from bench_kernels.sweep import few_variants
 from stage2.kernels.decode_attention import choose_splits, paged_decode
-from stage2.kernels.matvec import choose_tile
+from stage2.kernels.few_tokens import MEASURED, choose_few_tokens
+from stage2.kernels.matvec import MatvecTile, choose_tile
 from stage2.kernels.prefill_tiles import PrefillTile
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -108,3 +109,14 @@ def test_a_sweep_over_few_tokens_has_the_library_what_the_ops_pick_and_the_table
         tiles = [point.arguments["tile"] for point in group if point.kernel == "matvec"]
         assert tuple(choose_tile(sizes["num_rows"], sizes["width"], sizes["tokens"])) in tiles
         assert len(set(tiles)) == len(tiles)
+
+
+def test_a_sweep_over_few_tokens_tries_what_the_table_says_and_leaves_no_entry_out() -> None:
+    measured = set()
+    for group in few_variants():
+        sizes = group[0].arguments
+        tile = choose_few_tokens(sizes["num_rows"], sizes["width"], sizes["tokens"])
+        kernel = "library" if tile is None else "matvec" if isinstance(tile, MatvecTile) else "skinny"
+        assert Point(kernel, sizes if tile is None else {**sizes, "tile": tuple(tile)}) in group
+        measured.add((sizes["num_rows"], sizes["width"]))
+    assert measured == set(MEASURED)

@@ -15,14 +15,12 @@ import torch
 import torch.nn.functional as F
 
 from stage2.kernels.activation import silu_and_mul
-from stage2.kernels.matvec import MAX_TOKENS, matvec
+from stage2.kernels.few_tokens import LARGE, choose_few_tokens
+from stage2.kernels.matvec import MAX_TOKENS, MatvecTile, matvec
 from stage2.kernels.norm import add_rms_norm
 from stage2.kernels.skinny_matmul import skinny_matmul
 
-FEW_TOKENS = 16
-LARGE = 2048  # rows and columns: a smaller matrix makes too few programs for the matrix units
-TALL = 16384  # rows: enough programs however short the rows
-TALL_TOKENS = 4  # from so many on, the matrix units win for a tall matrix
+FEW_TOKENS = 16  # from more on, the library takes all
 
 
 class TritonOps:
@@ -43,12 +41,20 @@ class TritonOps:
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """[T, in] × [out, in]ᵀ (+ [out]) → [T, out]."""
-        num_tokens, num_rows, large = x.shape[0], weight.shape[0], min(weight.shape) >= LARGE
+        num_tokens, large, two_bytes = x.shape[0], min(weight.shape) >= LARGE, x.dtype.itemsize == 2
         if not x.is_cuda or not 1 <= num_tokens <= FEW_TOKENS:
             return F.linear(x, weight, bias)
-        tall = num_rows >= TALL and TALL_TOKENS <= num_tokens <= MAX_TOKENS
-        if num_tokens > 1 and (large or tall) and x.dtype.itemsize == 2:
-            return skinny_matmul(x, weight, bias)
-        if num_tokens == 1 or (num_tokens <= MAX_TOKENS and not large):
+        if num_tokens == 1:
             return matvec(x, weight, bias)
-        return F.linear(x, weight, bias)
+        if large and two_bytes:
+            return skinny_matmul(x, weight, bias)
+        if large or num_tokens > MAX_TOKENS:
+            return F.linear(x, weight, bias)
+        if not two_bytes:  # in full precision the matrix units are slow
+            return matvec(x, weight, bias)
+        tile = choose_few_tokens(*weight.shape, num_tokens)
+        if tile is None:
+            return F.linear(x, weight, bias)
+        if isinstance(tile, MatvecTile):
+            return matvec(x, weight, bias, tile=tile)
+        return skinny_matmul(x, weight, bias, tile=tile)

@@ -14,8 +14,8 @@ A matrix library picks tiles for many tokens and leaves a third of the bandwidth
 1.9 µs where cuBLAS took 3.7, and 4,096 × 4,096 took 9.5 where cuBLAS took 12.6 (``measure_kernels.py`` measures both).
 
 With more tokens (a small batch of decodes, the drafts of one request) a number of the matrix is loaded once and
-multiplied with every token's. The multiplications of ordinary cores then begin to count: matrices so large that the
-memory is busy all the time are better off with ``skinny_matmul``, which uses the matrix units (``ops.py`` chooses).
+multiplied with every token's. The multiplications of ordinary cores then begin to count: from many rows or tokens on
+``skinny_matmul``, which uses the matrix units, is faster. ``few_tokens`` says which of the two a matrix gets.
 
 The plain version is ``torch.nn.functional.linear``. vLLM: ``vllm/model_executor/layers/utils.py`` dispatches to such
 kernels on AMD GPUs (``csrc/rocm/skinny_gemms.cu``).
@@ -42,7 +42,8 @@ class MatvecTile(NamedTuple):
 MAX_TOKENS = 8
 
 # Tokens, padded to a power of two → widest row (columns of the matrix) and most rows that an entry serves → tile; the
-# first that fits is taken. From 2 tokens on, 256 columns a warp or a multiple: see ``_few_tokens_kernel``.
+# first that fits is taken. From 2 tokens on: 256 columns a warp or a multiple (see ``_few_tokens_kernel``); they serve
+# float32 and whoever names no tile, and come from ``measure_kernels.py --tune few`` on an H200, in bfloat16.
 TILES: dict[int, tuple[tuple[int, int, MatvecTile], ...]] = {
     1: (
         (768, 2048, MatvecTile(1, 512, 1)),
@@ -54,25 +55,18 @@ TILES: dict[int, tuple[tuple[int, int, MatvecTile], ...]] = {
         (2**31, 2**31, MatvecTile(1, 256, 1)),
     ),
     2: (
-        (768, 2048, MatvecTile(1, 512, 1)),
-        (768, 2**31, MatvecTile(4, 512, 1)),
-        (1024, 2**31, MatvecTile(2, 1024, 4)),
-        (1536, 2**31, MatvecTile(1, 512, 1)),
+        (1024, 2**31, MatvecTile(2, 512, 1)),
         (2**31, 2**31, MatvecTile(1, 1024, 4)),
     ),
     4: (
-        (768, 2048, MatvecTile(2, 256, 1)),
-        (768, 2**31, MatvecTile(4, 256, 1)),
-        (1024, 2**31, MatvecTile(4, 512, 2)),
-        (1536, 2**31, MatvecTile(1, 512, 2)),
-        (2**31, 2**31, MatvecTile(1, 1024, 4)),
+        (2**31, 2048, MatvecTile(2, 1024, 4)),
+        (1024, 2**31, MatvecTile(4, 256, 1)),
+        (2**31, 2**31, MatvecTile(2, 1024, 4)),
     ),
     8: (
-        (768, 2048, MatvecTile(2, 256, 1)),
-        (768, 2**31, MatvecTile(4, 256, 1)),
-        (1024, 2**31, MatvecTile(4, 512, 2)),
-        (1536, 2**31, MatvecTile(1, 512, 2)),
-        (2**31, 2**31, MatvecTile(1, 1024, 4)),
+        (1536, 2048, MatvecTile(2, 1024, 4)),
+        (1024, 2**31, MatvecTile(4, 256, 1)),
+        (2**31, 2**31, MatvecTile(4, 1024, 4)),
     ),
 }
 

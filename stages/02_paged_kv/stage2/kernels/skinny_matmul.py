@@ -10,6 +10,7 @@ tokens, over tiles of ``columns`` numbers of which several are on their way at o
 rows that the matrix units want; the padding is computed, and neither read nor written.
 
 On an H200, at 8 tokens, the layers of an 8B model took 4 to 10 % less time than in cuBLAS; at 64 tokens none did.
+Small matrices want many small programs: with 8 rows and a warp each, 960 × 576 took 2.8 µs, and 3.7 in cuBLAS.
 
 The plain version is ``torch.nn.functional.linear``. vLLM: ``vllm/model_executor/layers/utils.py`` dispatches to such
 kernels on AMD GPUs (``csrc/rocm/skinny_gemms.cu``).
@@ -30,7 +31,7 @@ MAX_TOKENS = 64
 
 
 class SkinnyTile(NamedTuple):
-    """How a program is cut: powers of two, at least 16, of rows and of columns."""
+    """How a program is cut: powers of two, at least 8 rows and 16 columns, which is what the matrix units take."""
 
     rows: int  # outputs a program
     columns: int  # numbers of each row in a tile
@@ -38,7 +39,8 @@ class SkinnyTile(NamedTuple):
     num_stages: int  # tiles on their way
 
 
-# Most tokens, most rows of the matrix → tile; the first that fits is taken.
+# Most tokens, most rows of the matrix → tile; the first that fits is taken. For large matrices; smaller ones have tiles
+# in ``few_tokens``.
 TILES: tuple[tuple[int, int, SkinnyTile], ...] = (
     (16, 4096, SkinnyTile(32, 256, 4, 5)),
     (16, 8192, SkinnyTile(16, 256, 2, 4)),

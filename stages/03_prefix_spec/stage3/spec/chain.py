@@ -40,29 +40,28 @@ class Chain:
     ) -> None:
         device = batch.rows.device
         self._batch = batch
-        positions = known.lengths[:, None] - 1 + torch.arange(num_passes, device=device)  # [R, passes]
+        positions = known.lengths - 1 + torch.arange(num_passes, device=device)[:, None]  # [passes, R]
         self._positions = positions.clamp(0, max_model_len - 1)
-        blocks = table.block_table[batch.rows]  # [R, B] int32, NO_BLOCK behind the last one
-        block = blocks.gather(1, self._positions // block_size)
+        block = table.block_table[batch.rows, self._positions // block_size]  # NO_BLOCK behind a request's last one
         # A chain ends at its first pass without a slot: behind it the table may hold anything.
-        fits = (block >= 0) & (known.lengths > 0)[:, None] & (positions < max_model_len)
-        fits = fits.cumprod(dim=1).bool()
+        fits = (block >= 0) & (known.lengths > 0) & (positions < max_model_len)
+        fits = fits.cumprod(dim=0).bool()
         self._slots = torch.where(fits, block.long() * block_size + self._positions % block_size, -1)
         self._seq_lens = torch.where(fits, self._positions + 1, 1)  # a request that guesses no more reads one key
-        self._blocks = blocks.clamp(min=0)
+        self._blocks = table.block_table[batch.rows].clamp(min=0)  # [R, B]
         self._max_seq_len = min(batch.max_seq_len + num_passes + 1, max_model_len)
         self._starts = torch.arange(len(batch.rows) + 1, device=device)
-        self.num_fitting = fits.sum(dim=1)  # [R], passes of each request that have a slot
+        self.num_fitting = fits.sum(dim=0)  # [R], passes of each request that have a slot
 
     def batch(self, number: int, input_ids: torch.Tensor) -> StepBatch:
         """The inputs of pass ``number``: a token a request, ``input_ids`` [R]."""
         return replace(
             self._batch,
             input_ids=input_ids,
-            positions=self._positions[:, number].contiguous(),
-            slot_mapping=self._slots[:, number].contiguous(),
-            seq_lens=self._seq_lens[:, number].contiguous(),
-            single_lens=self._seq_lens[:, number].contiguous(),
+            positions=self._positions[number],
+            slot_mapping=self._slots[number],
+            seq_lens=self._seq_lens[number],
+            single_lens=self._seq_lens[number],
             block_table=self._blocks,
             query_start=self._starts,
             logits_rows=self._starts[:-1],

@@ -21,8 +21,8 @@ from stage1.interfaces import AttentionBackend, Drafts
 from stage1.model.transformer import Transformer
 from stage2.inputs import StepBatch
 from stage2.state import RequestTable
-from stage3.spec.best import Best
 from stage3.spec.chain import Chain
+from stage3.spec.choose import Choose
 from stage3.spec.steps import Known
 
 
@@ -36,7 +36,7 @@ class ModelDrafter:
         num_drafts: most guesses.
         block_size: tokens of a block.
         max_model_len: tokens of a request, in all: at most the model's own.
-        best: chooses from logits.
+        choose: makes drafts of logits.
     """
 
     capturable = True
@@ -50,13 +50,13 @@ class ModelDrafter:
         num_drafts: int,
         block_size: int,
         max_model_len: int,
-        best: Best,
+        choose: Choose,
     ) -> None:
         self._model, self._attention = model, attention
         self._table = table
         self._num_drafts = num_drafts
         self._block_size, self._max_model_len = block_size, max_model_len
-        self._best = best
+        self._choose = choose
 
     def propose(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> Drafts:
         """See ``Drafter``."""
@@ -67,7 +67,8 @@ class ModelDrafter:
         for number in range(self._num_drafts):
             step = chain.batch(number, ids[-1])
             self._attention.plan(step)
-            ids.append(self._best(self._model.lm_head(self._model(ids[-1], step, self._attention))))
+            logits = self._model.lm_head(self._model(ids[-1], step, self._attention))  # [R, vocab]
+            ids += self._choose(logits[None], number, batch, known)
         room = (self._max_model_len - 1 - known.lengths).clamp(min=0)  # a token follows the last draft
         counts = torch.minimum(chain.num_fitting, room)
         return Drafts(torch.stack(ids[1:], dim=1), torch.where(known.lengths > 0, counts, 0))

@@ -16,8 +16,10 @@ from typing import Protocol
 
 import torch
 
-from stage1.interfaces import Drafts
+from stage1.interfaces import AttentionBackend, Drafts
+from stage1.model.transformer import Transformer
 from stage2.inputs import StepBatch
+from stage2.state import RequestTable
 from stage3.spec.steps import Known
 
 ProposeRows = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Drafts]  # token_ids, rows, lengths
@@ -43,6 +45,9 @@ class Drafter(Protocol):
 
     def follow(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> None:
         """See the step's tokens and guess nothing; args are those of ``propose``."""
+
+
+MakeDrafter = Callable[[Transformer, AttentionBackend, RequestTable], Drafter]
 
 
 class TokenDrafter:

@@ -18,7 +18,8 @@ vLLM: ``v1/spec_decode/eagle.py``, ``vllm/model_executor/models/llama_eagle.py``
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -29,10 +30,10 @@ from stage1.model.shape import ModelShape
 from stage1.model.transformer import Transformer
 from stage2.inputs import StepBatch
 from stage2.state import RequestTable
-from stage3.spec.best import Best
 from stage3.spec.chain import Chain
+from stage3.spec.choose import Choose
 from stage3.spec.heads import HeadsFile
-from stage3.spec.shifted import next_tokens
+from stage3.spec.shifted import next_tokens_of
 from stage3.spec.steps import Known
 
 
@@ -70,13 +71,16 @@ class EagleLayer(nn.Module):
     @classmethod
     def like(cls, file: HeadsFile, shape: ModelShape, ops: Ops) -> EagleLayer:
         """The layer that ``file`` holds, for the model of ``shape``."""
-        inner = file.sizes.get("intermediate_size", shape.intermediate_size)
-        return cls(eagle_shape(shape, inner), shape.num_layers, ops)
+        return cls(cls.shape_of(file, shape), shape.num_layers, ops)
+
+    @staticmethod
+    def shape_of(file: HeadsFile, shape: ModelShape) -> ModelShape:
+        """The shape of the layer that ``file`` holds, for the model of ``shape``."""
+        return eagle_shape(shape, file.sizes.get("intermediate_size", shape.intermediate_size))
 
     def forward(
         self,
-        embedded: torch.Tensor,
-        hidden: torch.Tensor,
+        both: torch.Tensor,
         batch: StepBatch,
         attention: AttentionBackend,
         rows: torch.Tensor | None = None,
@@ -84,13 +88,11 @@ class EagleLayer(nn.Module):
         """The guessed states [T, hidden], or those of ``rows`` [R] alone: [R, hidden].
 
         Args:
-            embedded: [T, hidden], the embeddings of each position's next token.
-            hidden: [T, hidden], the states of the positions.
+            both: [T, 2 * hidden], the normed embedding of each position's next token and its normed state, see ``mix``.
             batch: positions and slots of the T tokens; all of their keys and values are stored.
             attention: has planned ``batch``.
             rows: whose states are wanted.
         """
-        both = torch.cat((self.embed_norm(embedded, None)[0], self.hidden_norm(hidden, None)[0]), dim=1)
         attend, layer = self.layer.self_attn, self.layer
         normed, residual = layer.input_layernorm(self.fc(both), None)
         mixed = attention.attend(attend, attend.qkv_proj(normed), batch)  # [T, q heads * dim]
@@ -99,6 +101,26 @@ class EagleLayer(nn.Module):
         normed, residual = layer.post_attention_layernorm(attend.o_proj(mixed), residual)
         state: torch.Tensor = self.norm(layer.mlp(normed), residual)[0]
         return state
+
+
+def mix(layer: EagleLayer, embedding: torch.Tensor, ids: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """What ``layer`` reads: [T, 2 * hidden].
+
+    Args:
+        layer: has the norms.
+        embedding: [vocab, hidden], the model's.
+        ids: [T] int64, each position's next token.
+        hidden: [T, hidden], the states of the positions.
+    """
+    return torch.cat((layer.embed_norm(embedding[ids], None)[0], layer.hidden_norm(hidden, None)[0]), dim=1)
+
+
+@dataclass(frozen=True)
+class EagleInputs:
+    """How a pass gets what it reads: these functions, or faster ones that do the same."""
+
+    next_tokens_of: Callable[[StepBatch, torch.Tensor], torch.Tensor] = next_tokens_of
+    mix: Callable[[EagleLayer, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] = mix
 
 
 class EagleDrafter:
@@ -116,25 +138,29 @@ class EagleDrafter:
         num_drafts: int,
         block_size: int,
         max_model_len: int,
-        best: Best,
+        choose: Choose,
+        inputs: EagleInputs = EagleInputs(),
     ) -> None:
+        self._inputs = inputs
+        self._embedding: torch.Tensor = model.embed_tokens.weight  # type: ignore[assignment]
         self._layer, self._model, self._attention = layer, model, attention
         self._table = table
         self._num_drafts = num_drafts
         self._block_size, self._max_model_len = block_size, max_model_len
-        self._best = best
+        self._choose = choose
 
     def propose(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> Drafts:
         """See ``Drafter``."""
         state = self._see(batch, hidden, known)  # [R, hidden], behind the newest token
-        ids = [self._best(self._model.lm_head(state))]
+        ids = [*self._choose(self._model.lm_head(state)[None], 0, batch, known)]
         most = self._num_drafts
         chain = Chain(batch, known, max(most - 1, 1), self._table, self._block_size, self._max_model_len)
         for number in range(most - 1):
             step = chain.batch(number, ids[-1])
             self._attention.plan(step)
-            state = self._layer(self._model.embed_tokens(ids[-1]), state, step, self._attention)
-            ids.append(self._best(self._model.lm_head(state)))
+            both = self._inputs.mix(self._layer, self._embedding, ids[-1], state)
+            state = self._layer(both, step, self._attention)
+            ids += self._choose(self._model.lm_head(state)[None], 1 + number, batch, known)
         # The first guess needs no slot; a token follows the last.
         room = (self._max_model_len - 1 - known.lengths).clamp(min=0)
         counts = torch.minimum(1 + chain.num_fitting, room).clamp(max=most)
@@ -146,7 +172,6 @@ class EagleDrafter:
 
     def _see(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> torch.Tensor:
         """Run the layer over the step's tokens; the state behind each request's newest one, [R, hidden]."""
-        token = torch.arange(batch.num_tokens, device=hidden.device)
-        request = torch.bucketize(token, batch.query_start[1:], right=True).clamp(max=batch.num_reqs - 1)  # [T]
-        ids = next_tokens(self._table.token_ids, batch.rows[request], batch.positions)
-        return self._layer(self._model.embed_tokens(ids), hidden, batch, self._attention, known.last_rows)
+        ids = self._inputs.next_tokens_of(batch, self._table.token_ids)
+        both = self._inputs.mix(self._layer, self._embedding, ids, hidden)
+        return self._layer(both, batch, self._attention, known.last_rows)

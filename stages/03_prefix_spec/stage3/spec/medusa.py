@@ -23,7 +23,7 @@ from stage1.interfaces import Drafts
 from stage1.model.layers import unallocated
 from stage1.model.transformer import Transformer
 from stage2.inputs import StepBatch
-from stage3.spec.best import Best
+from stage3.spec.choose import Choose
 from stage3.spec.heads import HeadsFile
 from stage3.spec.steps import Known
 
@@ -77,7 +77,9 @@ class MedusaDrafter:
     capturable = True
     sees_all = False
 
-    def __init__(self, heads: MedusaHeads, model: Transformer, num_drafts: int, max_model_len: int, best: Best) -> None:
+    def __init__(
+        self, heads: MedusaHeads, model: Transformer, num_drafts: int, max_model_len: int, choose: Choose
+    ) -> None:
         if num_drafts > heads.num_heads:
             raise ValueError(
                 f"num_speculative_tokens is {num_drafts}; there are {heads.num_heads} Medusa heads: lower it, or train "
@@ -86,15 +88,16 @@ class MedusaDrafter:
         self._heads, self._model = heads, model
         self._num_drafts = num_drafts
         self._max_model_len = max_model_len
-        self._best = best
+        self._choose = choose
 
     def propose(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> Drafts:
         """See ``Drafter``."""
         states = self._heads(hidden[known.last_rows], self._num_drafts)  # [k, R, hidden]
-        ids = self._best(self._model.lm_head(states.flatten(0, 1)))  # [k * R]
+        logits = self._model.lm_head(states.flatten(0, 1)).view(*states.shape[:2], -1)  # [k, R, vocab]
+        ids = self._choose(logits, 0, batch, known)  # [k, R]
         # A token follows the last draft.
         room = (self._max_model_len - 1 - known.lengths).clamp(0, self._num_drafts)
-        return Drafts(ids.view(self._num_drafts, -1).T, torch.where(known.lengths > 0, room, 0))
+        return Drafts(ids.T, torch.where(known.lengths > 0, room, 0))
 
     def follow(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> None:
         """Nothing: the heads look at one hidden state."""

@@ -62,6 +62,10 @@ class DrawRules:
             self.positions[index],
         )
 
+    def first_of(self, width: int) -> DrawRules:
+        """The rules of each request's first draw: the inverse of ``at_each_position``, [N * width] → [N]."""
+        return self.of(torch.arange(0, len(self.positions), width, device=self.positions.device))
+
     def at_each_position(self, width: int) -> DrawRules:
         """``width`` draws a request, at consecutive positions: [N] → [N * width]."""
         place = torch.arange(width, device=self.positions.device)
@@ -137,8 +141,15 @@ def verify_by_match(
         ids [R, 1 + k], of which ``counts`` = 1 + accepted are meant (0 behind them); ``bad`` where a row that was
         needed allows no token.
     """
+    return verify_each(logits, drafts, rules.at_each_position(logits.shape[1]), has_filters, accept)
+
+
+def verify_each(
+    logits: torch.Tensor, drafts: Drafts, each: DrawRules, has_filters: bool = True, accept: Accept = accept_matching
+) -> Sampled:
+    """``verify_by_match`` with the rules of each of the R * (1 + k) draws."""
     num_reqs, width, vocab_size = logits.shape
-    rows, each = logits.reshape(-1, vocab_size), rules.at_each_position(width)
+    rows = logits.reshape(-1, vocab_size)
     drawn = draw(kept_logits(rows, each, has_filters), each)
     return accept(drawn.view(num_reqs, width), is_bad(rows).view(num_reqs, width), drafts)
 

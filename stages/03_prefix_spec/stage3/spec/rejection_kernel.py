@@ -34,8 +34,13 @@ _BELOW_ONE: tl.constexpr = tl.constexpr(1.0 - 2.0**-24)
 
 def verify_by_match(logits: torch.Tensor, drafts: Drafts, rules: DrawRules, has_filters: bool = True) -> Sampled:
     """``rejection.verify_by_match``: the same arguments, contiguous, and the same tokens."""
+    return verify_each(logits, drafts, rules.at_each_position(logits.shape[1]), has_filters)
+
+
+def verify_each(logits: torch.Tensor, drafts: Drafts, each: DrawRules, has_filters: bool = True) -> Sampled:
+    """``rejection.verify_each``, likewise."""
     num_reqs, width, vocab_size = logits.shape
-    rows, each = logits.view(-1, vocab_size), rules.at_each_position(width)
+    rows = logits.view(-1, vocab_size)
     floor = None
     if has_filters:
         floor = filter_thresholds(rows, each.temperature, each.top_k, each.top_p, each.min_p)

@@ -22,7 +22,8 @@ NUMBERS = (
     *("num_speculative_tokens", "disable_by_batch_size", "draft_tensor_parallel_size"),
     *("prompt_lookup_max", "prompt_lookup_min"),
 )
-KEYS = ("method", "model", *NUMBERS, "latest")
+KEYS = ("method", "model", *NUMBERS, "latest", "rejection_sample_method")
+STRICT, PROBABILISTIC = "strict", "probabilistic"  # verification by match, by rejection
 LARGE_BATCH = 64  # requests in a step, of more nothing is drafted unless ``disable_by_batch_size`` says otherwise
 MOST_DRAFTS = 64
 
@@ -36,6 +37,7 @@ class Rules:
     model: str | None  # a draft model, or where the heads are; None = the stage's own heads
     max_batch: int  # requests in a step up to which drafts are made
     ngram: NgramRules
+    draws: bool = False  # drafts are drawn, and verified by rejection; else guessed, and verified by match
 
     @property
     def has_cache(self) -> bool:
@@ -75,7 +77,16 @@ def read_rules(found: Mapping[str, Any]) -> Rules:
         raise ValueError(f"speculative_config has num_speculative_tokens {count}; at most {MOST_DRAFTS} are verified")
     if method == "draft_model" and not model:
         raise ValueError("speculative_config has no model: name the draft model, or choose another method")
+    verification = found.get("rejection_sample_method", STRICT)
+    if verification not in (STRICT, PROBABILISTIC):
+        raise ValueError(
+            f"speculative_config has rejection_sample_method {verification!r}; choose {STRICT} or {PROBABILISTIC}"
+        )
+    if method == "ngram" and verification == PROBABILISTIC:
+        raise ValueError(f"n-gram drafts are not drawn: leave rejection_sample_method out, or make it {STRICT}")
     longest = found.get("prompt_lookup_max", found.get("prompt_lookup_min", 5))
     shortest = found.get("prompt_lookup_min", min(3, longest))
     ngram = NgramRules(count, longest, shortest, bool(found.get("latest", False)))
-    return Rules(method, count, model, found.get("disable_by_batch_size", LARGE_BATCH), ngram)
+    return Rules(
+        method, count, model, found.get("disable_by_batch_size", LARGE_BATCH), ngram, verification == PROBABILISTIC
+    )

@@ -26,8 +26,6 @@ import msgspec
 import torch
 
 from stage1.batch import Sampled
-from stage1.interfaces import AttentionBackend, Drafts
-from stage1.model.transformer import Transformer
 from stage1.records import ModelRunnerOutput
 from stage2.graphs import Computed, StepGraph
 from stage2.inputs import StepBatch
@@ -35,17 +33,14 @@ from stage2.needs import changes_logits, has_filter, has_rules
 from stage2.pending import Lines, ResultCopies
 from stage2.rows import Step
 from stage2.runner import PagedRunner
-from stage2.state import RequestTable
 from stage3.grammar.mask_processor import ApplyMasks, StepMasks, first_masks
 from stage3.grammar.records import GrammarMasks
 from stage3.spec import steps
-from stage3.spec.drafter import Drafter
+from stage3.spec.drafter import MakeDrafter
 from stage3.spec.graphs import DraftGraphs, verify_sizes
-from stage3.spec.rejection import DrawRules
+from stage3.spec.steps import Places, StepOperations
 
-Verify = Callable[[torch.Tensor, Drafts, DrawRules, bool], Sampled]
-Remember = Callable[[StepBatch, Sampled, RequestTable, torch.Tensor], None]
-MakeDrafter = Callable[[Transformer, AttentionBackend, RequestTable], Drafter]
+Verify = Callable[[torch.Tensor, Places, StepBatch, bool], Sampled]  # logits, places, batch, whether filters matter
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class Drafting:
     max_batch: int  # of larger steps nothing is drafted
     make_drafter: MakeDrafter
     verify: Verify
-    remember: Remember
+    steps: StepOperations
     apply_masks: ApplyMasks
     capturable: bool  # whether ``verify`` can be part of a graph
 
@@ -118,7 +113,7 @@ class DraftingRunner(PagedRunner):
     def _before_draws(self, hidden: torch.Tensor, batch: StepBatch) -> torch.Tensor:
         if batch.max_draws == 1:
             return super()._before_draws(hidden, batch)
-        return hidden[steps.logits_rows(batch).flatten()]
+        return hidden[self._drafting.steps.place(batch).rows]
 
     def _draw(self, logits: torch.Tensor, batch: StepBatch) -> Sampled:
         """The verifier's tokens; the plain sampler's for requests with rules or log-probabilities, without drafts."""
@@ -132,12 +127,11 @@ class DraftingRunner(PagedRunner):
         if self._masks is not None:
             self._masks.apply(logits)
         filters = any(has_filter(params, logits.shape[1]) for params in wanting)
-        drafts = steps.drafts_of(batch)
-        sampled = self._drafting.verify(by_request, drafts, steps.draw_rules(batch), filters)
-        sampled.counts = torch.where(batch.draws > 0, sampled.counts, 0)
+        places = self._drafting.steps.place(batch)
+        sampled = self._drafting.verify(by_request, places, batch, filters)
         if plain is not None:
-            sampled = _choose(drafts.counts > 0, sampled, plain, batch)
-        self._drafting.remember(batch, sampled, self._keeper.table, self._results.on_device)
+            sampled = _choose(places.drafts.counts > 0, sampled, plain, batch)
+        self._drafting.steps.remember(batch, sampled, self._keeper.table, self._results.on_device)
         return sampled
 
     def _queue_behind(self, step: Step, graph: StepGraph | None, batch: StepBatch, computed: Computed) -> None:
@@ -164,8 +158,7 @@ class DraftingRunner(PagedRunner):
     def _draft(self, batch: StepBatch, hidden: torch.Tensor, guesses: bool) -> None:
         """Queue the drafter, and its guesses into the result. Captured with a padded batch."""
         result, num_reqs = self._results.on_device, batch.num_reqs
-        counts = result[steps.FLAGS].clamp(max=1) if batch.max_draws == 1 else result[steps.COUNTS]
-        known = steps.Known.after(batch, counts[:num_reqs].long())
+        known = self._drafting.steps.know(batch, result)
         if not guesses:
             self._drafter.follow(batch, hidden, known)
             return

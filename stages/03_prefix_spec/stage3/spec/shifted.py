@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import torch
 
+from stage2.inputs import StepBatch
+
 
 def next_tokens(token_ids: torch.Tensor, rows: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """[T] int64: the token behind each of the T positions of a step.
@@ -25,3 +27,15 @@ def next_tokens(token_ids: torch.Tensor, rows: torch.Tensor, positions: torch.Te
         positions: [T] int64, below W - 1.
     """
     return token_ids[rows, positions + 1].long()
+
+
+def next_tokens_of(batch: StepBatch, token_ids: torch.Tensor) -> torch.Tensor:
+    """[T] int64: the token behind each of the tokens of ``batch``; of padding any.
+
+    Args:
+        batch: positions below W - 1.
+        token_ids: [rows, W] integers, as for ``next_tokens``.
+    """
+    token = torch.arange(batch.num_tokens, device=token_ids.device)
+    request = torch.bucketize(token, batch.query_start[1:], right=True).clamp(max=batch.num_reqs - 1)  # [T]
+    return next_tokens(token_ids, batch.rows[request], batch.positions)

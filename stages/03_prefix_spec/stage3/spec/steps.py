@@ -15,6 +15,7 @@ vLLM: ``v1/worker/gpu_model_runner.py`` (``_calc_spec_decode_metadata``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -34,22 +35,24 @@ def num_lines(num_drafts: int) -> int:
     return FURTHER + 2 * num_drafts + 1
 
 
-def logits_rows(batch: StepBatch) -> torch.Tensor:
-    """[R, max_draws] int64: the rows of the hidden state that each request's tokens are drawn behind."""
-    last = (batch.query_start[1:] - 1).clamp(min=0)[:, None]  # [R, 1]
-    first = last - _num_drafts(batch)[:, None]
-    return torch.minimum(first + torch.arange(batch.max_draws, device=last.device), last)
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where the draws of a step are, and how each is made; N = R * max_draws."""
 
+    rows: torch.Tensor  # [N] int64, of the hidden states; behind a request's drafts its last one again
+    drafts: Drafts  # [R, max_draws - 1] ids, any behind the counts
+    rules: DrawRules  # of the N draws
 
-def drafts_of(batch: StepBatch) -> Drafts:
-    """The drafts among the tokens of ``batch``, [R, max_draws - 1]; ids behind the counts are any."""
-    return Drafts(batch.input_ids[logits_rows(batch)[:, 1:]], _num_drafts(batch))
-
-
-def draw_rules(batch: StepBatch) -> DrawRules:
-    """How the first token of each request is drawn."""
-    positions = batch.draw_positions - _num_drafts(batch)
-    return DrawRules(batch.temperature, batch.top_k, batch.top_p, batch.min_p, batch.seeds, positions)
+    @classmethod
+    def of(cls, batch: StepBatch) -> Places:
+        """The draws of ``batch``."""
+        last = (batch.query_start[1:] - 1).clamp(min=0)[:, None]  # [R, 1]
+        num_drafts = _num_drafts(batch)
+        rows = torch.minimum(last - num_drafts[:, None] + torch.arange(batch.max_draws, device=last.device), last)
+        first = batch.draw_positions - num_drafts
+        rules = DrawRules(batch.temperature, batch.top_k, batch.top_p, batch.min_p, batch.seeds, first)
+        drafts = Drafts(batch.input_ids[rows[:, 1:]], num_drafts)
+        return cls(rows.flatten(), drafts, rules.at_each_position(batch.max_draws))
 
 
 def remember(batch: StepBatch, sampled: Sampled, table: RequestTable, result: torch.Tensor) -> None:
@@ -57,20 +60,21 @@ def remember(batch: StepBatch, sampled: Sampled, table: RequestTable, result: to
 
     Args:
         batch: the step's.
-        sampled: ids [R, max_draws], of which each request keeps ``counts``.
+        sampled: ids [R, max_draws], of which each request keeps ``counts``; none before the end of its prompt.
         table: whose rows get the tokens.
         result: [lines, max_reqs] int32, see ``num_lines``.
     """
     num_reqs, width = sampled.ids.shape
     place = torch.arange(width, device=sampled.ids.device)
-    meant = place < sampled.counts[:, None]  # [R, max_draws]
+    counts = torch.where(batch.draws > 0, sampled.counts, 0)  # [R]
+    meant = place < counts[:, None]  # [R, max_draws]
     known = batch.seq_lens - _num_drafts(batch)  # [R], before this step's tokens
     table.token_ids[batch.rows[:, None].expand_as(meant)[meant], (known[:, None] + place)[meant]] = sampled.ids[
         meant
     ].int()
     result[0, :num_reqs] = sampled.ids[:, 0].int()
-    result[FLAGS, :num_reqs] = torch.where(sampled.counts > 0, torch.where(sampled.bad, BAD, 1), 0).int()
-    result[COUNTS, :num_reqs] = sampled.counts.int()
+    result[FLAGS, :num_reqs] = torch.where(counts > 0, torch.where(sampled.bad, BAD, 1), 0).int()
+    result[COUNTS, :num_reqs] = counts.int()
     result[FURTHER : FURTHER + width - 1, :num_reqs] = sampled.ids[:, 1:].int().T
 
 
@@ -81,13 +85,24 @@ class Known:
     lengths: torch.Tensor  # tokens, the newest included; 0 = nothing was drawn, so nothing is drafted
     last_rows: torch.Tensor  # the row of the step's hidden state that the newest was drawn behind
 
-    @classmethod
-    def after(cls, batch: StepBatch, counts: torch.Tensor) -> Known:
-        """``counts`` [R]: how many tokens came of each request."""
-        num_drafts = _num_drafts(batch)
-        lengths = torch.where(counts > 0, batch.seq_lens - num_drafts + counts, 0)
-        rejected = torch.where(counts > 0, num_drafts + 1 - counts, 0)
-        return cls(lengths, (batch.query_start[1:] - 1 - rejected).clamp(min=0))
+
+def know(batch: StepBatch, result: torch.Tensor) -> Known:
+    """What is known of the requests of ``batch``, whose tokens ``result`` [lines, max_reqs] holds."""
+    lines = result[:, : batch.num_reqs].long()
+    counts = lines[FLAGS].clamp(max=1) if batch.max_draws == 1 else lines[COUNTS]  # [R]
+    num_drafts = _num_drafts(batch)
+    lengths = torch.where(counts > 0, batch.seq_lens - num_drafts + counts, 0)
+    rejected = torch.where(counts > 0, num_drafts + 1 - counts, 0)
+    return Known(lengths, (batch.query_start[1:] - 1 - rejected).clamp(min=0))
+
+
+@dataclass(frozen=True)
+class StepOperations:
+    """This module's functions, or faster ones that do the same."""
+
+    place: Callable[[StepBatch], Places] = Places.of
+    remember: Callable[[StepBatch, Sampled, RequestTable, torch.Tensor], None] = remember
+    know: Callable[[StepBatch, torch.Tensor], Known] = know
 
 
 def _num_drafts(batch: StepBatch) -> torch.Tensor:

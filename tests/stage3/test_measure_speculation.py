@@ -1,0 +1,56 @@
+"""The measurement of speculation, on a tiny model without a GPU: what is counted, not how fast it is."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sixfold.exercises.importer import load_file
+from stage3.llm import LLM
+
+script = load_file(Path(__file__).parents[2] / "stages" / "03_prefix_spec" / "measure_speculation.py")
+PROMPTS = [[5, 6, 7, 8, 9] * 4 + [i] for i in range(6)]
+TINY = {"model": "tiny", "load_format": "dummy", "dtype": "float32", "device": "cpu"}
+
+
+@pytest.fixture
+def arms(monkeypatch) -> list:
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(script, "MAX_TOKENS", 12)
+    monkeypatch.setattr(script, "CACHE_BYTES", 32 << 20)
+    made = [script.Arm(name, **TINY) for name in ("none", "ngram")]
+    yield made
+    for arm in made:
+        arm.llm.core.shutdown()
+
+
+def test_arms_do_the_same_work_and_drafts_are_counted(arms) -> None:
+    runs = script.point(arms, PROMPTS, 1, [], rounds=2)
+    assert [run["tokens"] for run in runs["none"] + runs["ngram"]] == [72] * 4
+    ngram = runs["ngram"][0]
+    assert ngram["drafts"] >= ngram["verifications"] > 0
+    assert ngram["acceptance_length"] == pytest.approx(1 + sum(ngram["accepted_per_position"]), abs=1e-3)
+    both = script.together([runs, runs])
+    assert both["ngram"][1]["tokens"] == 144
+    assert both["ngram"][1]["acceptance_length"] == pytest.approx(runs["ngram"][1]["acceptance_length"], abs=1e-3)
+    rows = script.rows_of(both, "all", 1)
+    assert [row["arm"] for row in rows] == ["none", "ngram"]
+    assert rows[0]["speed_up"] == 1.0
+
+
+def test_a_batch_is_kept_full_and_the_clock_stops_when_none_waits(arms, monkeypatch) -> None:
+    core = arms[0].llm.core
+    seen = []
+    step = core.step
+    monkeypatch.setattr(core, "step", lambda: (step(), seen.append(core.stats().num_running))[0])
+    _, tokens = script.serve(core, PROMPTS, 3, [])
+    assert max(seen) == 3
+    assert 12 * 3 <= tokens < 72  # those that still run when the last one has joined are not timed to their end
+    assert not core.has_work
+
+
+def test_every_arm_is_a_valid_configuration() -> None:
+    for config in script.ARMS.values():
+        if config is not None and config["method"] == "ngram":
+            with LLM(**TINY, max_model_len=64, speculative_config=config):
+                pass
