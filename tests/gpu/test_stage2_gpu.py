@@ -69,7 +69,7 @@ class Poisoned(TritonInputs):
     """Fills every input with other numbers first, inside a captured graph too: a stale row would be seen."""
 
     def fill(self, batch) -> None:
-        for tensor in (batch.input_ids, batch.positions, batch.query_start, batch.seq_lens, batch.single_lens):
+        for tensor in (batch.input_ids, batch.positions, batch.query_start, batch.seq_lens, batch.few_lens):
             tensor.fill_(3)
         for tensor in (batch.slot_mapping, batch.logits_rows, batch.draws, batch.draw_positions, batch.seeds):
             tensor.fill_(5)

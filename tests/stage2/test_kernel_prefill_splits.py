@@ -198,11 +198,11 @@ def test_the_backend_cuts_a_short_chunk_behind_a_long_context(monkeypatch: pytes
         plain_cache.layers[0].normal_()
         cache.layers[0].copy_(plain_cache.layers[0])
         batch = StepBuffers(3, 16, max_blocks, DEVICE).batch(
-            3, 16, num_chunks=2, num_singles=1, max_query_len=12, max_seq_len=1100
+            3, 16, num_chunks=2, num_few=1, max_query_len=12, max_seq_len=1100
         )
         batch.query_start[1:] = counts.cumsum(0)
         batch.seq_lens.copy_(lengths)
-        batch.single_lens.copy_(torch.tensor([0, 40, 0]))
+        batch.few_lens.copy_(torch.tensor([0, 40, 0]))
         batch.block_table[:, :70] = torch.tensor([[0], [80], [90]]) + torch.arange(70)
         request = torch.arange(3).repeat_interleave(counts)
         positions = torch.cat([torch.arange(length - n, length) for n, length in zip(counts, lengths, strict=True)])

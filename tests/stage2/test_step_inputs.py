@@ -81,7 +81,7 @@ def test_a_step_by_hand(kind) -> None:
     assert batch.slot_mapping.tolist() == [2, 32, 33, 34, 35, 12, -1, -1]
     assert batch.query_start.tolist() == [0, 1, 6, 6, 6]
     assert batch.seq_lens.tolist() == [7, 5, 0, 0]
-    assert batch.single_lens.tolist() == [7, 0, 0, 0]
+    assert batch.few_lens.tolist() == [7, 0, 0, 0]
     assert batch.logits_rows.tolist()[:2] == [0, 5]
     assert batch.block_table[:2, :2].tolist() == [[5, 0], [8, 3]]
     assert batch.temperature.tolist()[:2] == [0, 0.5]

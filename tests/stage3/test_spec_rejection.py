@@ -202,8 +202,14 @@ def test_a_draft_from_the_targets_own_distribution_always_stays():
 
 def test_where_nothing_is_left_of_the_residual_the_target_decides():
     target = torch.tensor([[0.5, 0.5, 0.0]] * 50)
-    rules = rules_of([{}] * 50, list(range(50)), [0] * 50)
-    assert set(draw_residual(target, target.clone(), rules).tolist()) == {0, 1}
+    uniform = torch.linspace(0, 0.99, 50, dtype=torch.float64)
+    assert draw_residual(target, target.clone(), uniform).tolist() == [0] * 25 + [1] * 25
+
+
+def test_tokens_that_the_drafts_have_enough_of_are_never_drawn_instead():
+    target, draft = torch.tensor([[0.2, 0.3, 0.1, 0.4]]), torch.tensor([[0.3, 0.2, 0.3, 0.2]])
+    uniform = torch.tensor([0.0, 0.3, 0.36, 0.9999999], dtype=torch.float64)  # of 1 and 3, a third and two thirds
+    assert draw_residual(target.expand(4, -1), draft.expand(4, -1), uniform).tolist() == [1, 1, 3, 3]
 
 
 def test_greedy_keeps_the_first_maximum_alone():

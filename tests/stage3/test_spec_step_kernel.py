@@ -11,8 +11,8 @@ from stage1.model.ops import TorchOps
 from stage1.model.shape import PRESETS
 from stage1.model.transformer import allocate
 from stage2.inputs import StepBuffers
-from stage2.state import RequestTable
-from stage3.spec import eagle, eagle_kernel, shifted, step_kernel, steps
+from stage2.state import NO_BLOCK, RequestTable
+from stage3.spec import chain, chain_kernel, eagle, eagle_kernel, shifted, step_kernel, steps
 from stage3.spec.choose import best_tokens
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -106,6 +106,34 @@ def test_what_eagle_reads_is_what_torch_gathers(where, seed) -> None:
     assert torch.allclose(
         eagle_kernel.mix(layer, embedding, ids, hidden), eagle.mix(layer, embedding, ids, hidden), atol=1e-5
     )
+
+
+@pytest.mark.parametrize("where", MARKS)
+@pytest.mark.parametrize(
+    ("seed", "drafts", "passes", "size"), [(0, 3, 2, 4), (1, 3, 3, 4), (2, 1, 1, 16), (3, 7, 6, 2)]
+)
+def test_a_chain_is_planned_as_torch_plans_it(where, seed, drafts, passes, size) -> None:
+    """Ends of blocks, of the longest length, requests without guesses and stale ids behind the last block included."""
+    batch, table = random_batch(seed, 9, 4)
+    gen = torch.Generator().manual_seed(seed)
+    table.block_table.copy_(torch.randint(0, 50, table.block_table.shape, generator=gen))
+    lengths = torch.randint(1, MAX_LEN + 1, (batch.num_reqs,), generator=gen)
+    lengths[::4] = 0
+    for request, length in enumerate(lengths.tolist()):
+        end = -(-length // size) + request % 2
+        if end < table.block_table.shape[1]:
+            table.block_table[batch.rows[request], end] = NO_BLOCK
+    known = steps.Known(lengths.to(DEVICE), torch.zeros_like(lengths).to(DEVICE))
+    limits = chain.ChainLimits(drafts, passes, size, min(MAX_LEN, 10 * size))
+    known.lengths.clamp_(max=limits.max_model_len)
+    fast, slow = chain_kernel.plan_chain(batch, known, limits, table), chain.plan_chain(batch, known, limits, table)
+    for name in ("positions", "slots", "seq_lens", "starts", "counts"):
+        assert torch.equal(getattr(fast, name), getattr(slow, name)), name
+    for request in range(batch.num_reqs):
+        used = -(-int(slow.seq_lens[:, request].max()) // size)
+        assert torch.equal(fast.blocks[request, :used], slow.blocks[request, :used])
+    assert (slow.slots == -1).any()
+    assert (slow.slots >= 0).any()
 
 
 @pytest.mark.parametrize("where", MARKS)

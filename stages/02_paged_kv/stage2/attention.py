@@ -8,8 +8,8 @@ Owns the order of the launches and the choice between them. Does not know reques
     paged_verify     a few queries a request, split like that: where nobody has more than ``MAX_QUERY_LEN``
     paged_prefill    any number of queries a request: chunks of prompts, short ones behind long contexts split as well
 
-A mixed batch takes the first and the last, each for its own requests. Who has one token and who has more is read on the
-device, so that the launches of a captured graph fit any division.
+A mixed batch takes the second and the last, each for its own requests. Who has few tokens and who has more is read on
+the device, so that the launches of a captured graph fit any division.
 
 vLLM: ``v1/attention/backends/triton_attn.py``.
 """
@@ -89,12 +89,12 @@ class TritonAttention:
         splits = Splits(1)
         max_len = batch.block_table.shape[1] * self.kv_cache.block_size
         if batch.num_tokens <= MAX_SPLIT_TOKENS:
-            few = batch.num_reqs if batch.max_query_len <= MAX_QUERY_LEN else max(batch.num_singles, 1)
+            few = batch.num_reqs if batch.max_query_len <= MAX_QUERY_LEN else max(batch.num_few, 1)
             splits = choose_splits(few, kv_heads, self._num_sms, dim, max_len)
         pages = (q, keys, values, batch.block_table)
         common: dict[str, Any] = {"scale": dim**-0.5, "kernels": self._kernels}
         common |= {"num_splits": splits.number, "min_tiles": splits.min_tiles}
-        if batch.num_chunks == 0:
+        if batch.max_query_len == 1:
             paged_decode(*pages, batch.seq_lens, out, **common)
             return out.flatten(1)
         if batch.max_query_len <= MAX_QUERY_LEN:
@@ -102,8 +102,8 @@ class TritonAttention:
                 *pages, batch.seq_lens, batch.query_start, out, max_query_len=batch.max_query_len, **common
             )  # fmt: skip
             return out.flatten(1)
-        if batch.num_singles:
-            paged_verify(*pages, batch.single_lens, batch.query_start, out, max_query_len=1, **common)
+        if batch.num_few:
+            paged_verify(*pages, batch.few_lens, batch.query_start, out, max_query_len=batch.max_few, **common)
         self._attend_chunks(q, keys, values, out, batch, max_len)
         return out.flatten(1)
 
@@ -116,7 +116,7 @@ class TritonAttention:
         batch: StepBatch,
         max_len: int,
     ) -> None:
-        """Requests with more than one token, behind the others: their rows of ``out`` are overwritten."""
+        """Requests with more than a few tokens, behind the others: their rows of ``out`` are overwritten."""
         heads, dim = q.shape[1:]
         kv_heads = keys.shape[2]
         group = heads // kv_heads
@@ -125,7 +125,7 @@ class TritonAttention:
             *(q, keys, values, batch.block_table, batch.query_start, batch.seq_lens, out),
             scale=dim**-0.5,
             max_query_tiles=bound_query_tiles(batch.num_tokens, batch.num_chunks, group, tile),
-            min_queries=2,
+            min_queries=batch.max_few + 1,
             tile=tile,
             splits=choose_key_splits(batch.num_tokens, kv_heads, self._num_sms, max_len, tile.keys),
         )

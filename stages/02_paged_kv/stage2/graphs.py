@@ -148,7 +148,7 @@ def capture_step(size: Size, pool: Any, compute: Callable[[StepBatch], Computed]
         size.num_reqs,
         size.num_tokens,
         num_chunks=size.num_chunks,
-        num_singles=size.num_reqs,
+        num_few=size.num_reqs,
         max_query_len=size.max_query_len,
         max_draws=size.max_draws,
         max_seq_len=0,

@@ -29,6 +29,9 @@ from stage2.state import BLOCKS, MIN_P, NUM_PROMPT, SEED, TEMPERATURE, TOP_K, TO
 SlotMapping = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
+MOST_FEW = 8  # queries of a request that the kernel of decoding takes
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class StepBatch(ForwardBatch):
     """``ForwardBatch`` with what a draw needs, on the device, and what the launches may assume."""
@@ -39,11 +42,16 @@ class StepBatch(ForwardBatch):
     top_k: torch.Tensor  # [R] int64
     seeds: torch.Tensor  # [R] int64
     draw_positions: torch.Tensor  # [R] int64, output position of the token to draw
-    single_lens: torch.Tensor  # [R] int64, seq_lens where a request has one token in this step, else 0
+    few_lens: torch.Tensor  # [R] int64, seq_lens where a request has at most ``max_few`` tokens in this step, else 0
     draws: torch.Tensor  # [R] int64, most tokens that are drawn; 0 = a prompt is not at its end, or padding
-    num_chunks: int = 0  # at most so many requests have more than one token
-    num_singles: int = 0  # at most so many have one
-    max_draws: int = 1  # rows of logits a request, one more than drafts
+    num_chunks: int = 0  # at most so many requests have more than ``max_few`` tokens
+    num_few: int = 0  # at most so many have not
+    max_draws: int = 1  # rows of logits a request: 1 + drafts
+
+    @property
+    def max_few(self) -> int:
+        """Tokens of a request up to which it is attended to as one that decodes: its last one and its drafts."""
+        return self.max_draws if self.max_draws <= MOST_FEW else 1
 
 
 class StepBuffers:
@@ -59,7 +67,7 @@ class StepBuffers:
         self.temperature, self.top_p, self.min_p = torch.zeros(3, max_reqs, device=device).unbind()
         self.top_k, self.seeds = ids(max_reqs), ids(max_reqs)
         self.draw_positions, self.draws, self.rows = ids(max_reqs), ids(max_reqs), ids(max_reqs)
-        self.single_lens = ids(max_reqs)
+        self.few_lens = ids(max_reqs)
 
     def batch(self, num_reqs: int, num_tokens: int, **described: Any) -> StepBatch:
         """Views for ``num_reqs`` requests and ``num_tokens`` tokens; ``described`` are its other fields."""
@@ -80,7 +88,7 @@ class StepBuffers:
             seeds=self.seeds[r],
             draw_positions=self.draw_positions[r],
             draws=self.draws[r],
-            single_lens=self.single_lens[r],
+            few_lens=self.few_lens[r],
             **described,
         )
 
@@ -123,7 +131,7 @@ class PlainInputs:
         _fill(batch.rows, rows)
         _fill(batch.query_start, query_start, query_start[-1].item())
         _fill(batch.seq_lens, start + counts)
-        _fill(batch.single_lens, torch.where(counts == 1, start + counts, 0))
+        _fill(batch.few_lens, torch.where(counts <= batch.max_few, start + counts, 0))
         _fill(batch.logits_rows, query_start[1:] - 1)
         batch.block_table[:num_reqs] = self._table.block_table[rows]
         self._fill_tokens(batch, rows, start, query_start, num_tokens)

@@ -184,7 +184,7 @@ class PagedRunner:
             len(step.rows),
             step.num_tokens,
             num_chunks=step.num_chunks,
-            num_singles=len(step.rows) - step.num_chunks,
+            num_few=len(step.rows) - step.num_chunks,
             max_query_len=int(step.counts.max()),
             max_seq_len=int((step.starts + step.counts).max()),
             states=step.rows,

@@ -29,7 +29,7 @@ from stage3.prefix.cached_pool import CachedBlockPool
 from stage3.prefix.kv_manager import PrefixKVManager, longest_hit
 from stage3.spec.ngram import propose
 from stage3.spec.ngram_drafter import ProposeOne
-from stage3.spec.rejection import Accept, accept_matching
+from stage3.spec.rejection import Accept, Residual, accept_matching, draw_residual
 
 
 def guided_processors(vocab_size: int, device: torch.device) -> tuple[LogitsProcessor, ...]:
@@ -56,3 +56,4 @@ class Parts(PagedParts):
     core: Callable[..., EngineCore] = ResettableCore
     propose: ProposeOne = propose
     accept_matching: Accept = accept_matching
+    draw_residual: Residual = draw_residual

@@ -50,11 +50,11 @@ class TritonInputs:
         _edit_kernel[(_EDIT_PROGRAMS,)](packet.data, table.memory, packet.edits_at, block=_BLOCK)
         _fill_kernel[(batch.num_reqs + 1,)](
             packet.data, table.memory,
-            batch.rows, batch.query_start, batch.seq_lens, batch.single_lens,
+            batch.rows, batch.query_start, batch.seq_lens, batch.few_lens,
             batch.logits_rows, batch.draws, batch.draw_positions,
             batch.block_table, batch.input_ids, batch.positions, batch.slot_mapping,
             batch.temperature, batch.top_p, batch.min_p, batch.top_k, batch.seeds,
-            packet.max_reqs, batch.num_tokens, table.width, table.tokens_at, batch.block_table.stride(0),
+            packet.max_reqs, batch.num_tokens, batch.max_few, table.width, table.tokens_at, batch.block_table.stride(0),
             block_size=self._block_size, block=_BLOCK, num_warps=4,
         )  # fmt: skip
 
@@ -82,7 +82,7 @@ def _edit_kernel(packet: tl.tensor, memory: tl.tensor, edits_at: int, block: tl.
 def _fill_kernel(
     packet: tl.tensor,  # int32, see ``stage2.packet``
     memory: tl.tensor,  # [rows, width] int32, see ``stage2.state``
-    rows_out: tl.tensor, query_start_out: tl.tensor, seq_lens_out: tl.tensor, single_lens_out: tl.tensor,
+    rows_out: tl.tensor, query_start_out: tl.tensor, seq_lens_out: tl.tensor, few_lens_out: tl.tensor,
     logits_rows_out: tl.tensor, draws_out: tl.tensor, draw_positions_out: tl.tensor,  # [R], as in ``stage2.inputs``
     table_out: tl.tensor,  # [R, B]
     ids_out: tl.tensor, positions_out: tl.tensor, slots_out: tl.tensor,  # [T]
@@ -90,6 +90,7 @@ def _fill_kernel(
     top_k_out: tl.tensor, seeds_out: tl.tensor,  # [R]
     max_reqs: int,
     num_slots: int,  # T, padding included
+    few: int,  # tokens
     width: int, tokens_at: int, table_stride: int,
     block_size: tl.constexpr, block: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -111,7 +112,7 @@ def _fill_kernel(
     record = memory + row.to(tl.int64) * width
     tl.store(rows_out + request, row.to(tl.int64))
     tl.store(seq_lens_out + request, seq_len.to(tl.int64))
-    tl.store(single_lens_out + request, tl.where(end - begin == 1, seq_len, 0).to(tl.int64))
+    tl.store(few_lens_out + request, tl.where(end - begin <= few, seq_len, 0).to(tl.int64))
     tl.store(logits_rows_out + request, tl.maximum(end - 1, 0).to(tl.int64))
     tl.store(draws_out + request, draws.to(tl.int64))
     tl.store(draw_positions_out + request, (seq_len - tl.load(record + _NUM_PROMPT)).to(tl.int64))

@@ -8,13 +8,15 @@ Owns positions, slots and the end of the chain. Does not know the layers that gu
     capacity   9                      the blocks end: pass 2 would have no slot, so nothing more is guessed
 
 The next step computes all of these positions again, from what is really known: whatever a chain left there is gone.
+``chain_kernel`` plans in one launch.
 
 vLLM: ``v1/spec_decode/eagle.py`` (``propose``).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -23,51 +25,73 @@ from stage2.state import RequestTable
 from stage3.spec.steps import Known
 
 
+@dataclass(frozen=True)
+class ChainLimits:
+    """What ends a chain."""
+
+    num_drafts: int  # most guesses
+    num_passes: int  # at least 1; with one less than guesses the first guess needs no pass of its own
+    block_size: int
+    max_model_len: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """Up to ``num_passes`` passes behind the known tokens of a step.
+    """The passes behind the known tokens of a step; int64 tensors, [passes, R] unless said."""
 
-    Args:
-        batch: the step.
-        known: what is known of its requests; pass 0 is at position ``lengths - 1``.
-        num_passes: most passes.
-        table: the request table, which knows where a request's blocks end.
-        block_size: tokens of a block.
-        max_model_len: tokens of a request, in all.
-    """
+    positions: torch.Tensor
+    slots: torch.Tensor  # -1 = the pass has none, and its guess is dropped
+    seq_lens: torch.Tensor  # keys that the pass sees, its own included
+    blocks: torch.Tensor  # [R, B] int32, the block table as far as any pass reads it
+    starts: torch.Tensor  # [R + 1], 0 … R: a token a request
+    counts: torch.Tensor  # [R], guesses of each request
 
-    def __init__(
-        self, batch: StepBatch, known: Known, num_passes: int, table: RequestTable, block_size: int, max_model_len: int
-    ) -> None:
-        device = batch.rows.device
-        self._batch = batch
-        positions = known.lengths - 1 + torch.arange(num_passes, device=device)[:, None]  # [passes, R]
-        self._positions = positions.clamp(0, max_model_len - 1)
-        block = table.block_table[batch.rows, self._positions // block_size]  # NO_BLOCK behind a request's last one
-        # A chain ends at its first pass without a slot: behind it the table may hold anything.
-        fits = (block >= 0) & (known.lengths > 0) & (positions < max_model_len)
-        fits = fits.cumprod(dim=0).bool()
-        self._slots = torch.where(fits, block.long() * block_size + self._positions % block_size, -1)
-        self._seq_lens = torch.where(fits, self._positions + 1, 1)  # a request that guesses no more reads one key
-        self._blocks = table.block_table[batch.rows].clamp(min=0)  # [R, B]
-        self._max_seq_len = min(batch.max_seq_len + num_passes + 1, max_model_len)
-        self._starts = torch.arange(len(batch.rows) + 1, device=device)
-        self.num_fitting = fits.sum(dim=0)  # [R], passes of each request that have a slot
-
-    def batch(self, number: int, input_ids: torch.Tensor) -> StepBatch:
-        """The inputs of pass ``number``: a token a request, ``input_ids`` [R]."""
+    def batch(self, step: StepBatch, number: int, input_ids: torch.Tensor) -> StepBatch:
+        """The inputs of pass ``number`` behind ``step``: a token a request, ``input_ids`` [R]."""
         return replace(
-            self._batch,
+            step,
             input_ids=input_ids,
-            positions=self._positions[number],
-            slot_mapping=self._slots[number],
-            seq_lens=self._seq_lens[number],
-            single_lens=self._seq_lens[number],
-            block_table=self._blocks,
-            query_start=self._starts,
-            logits_rows=self._starts[:-1],
+            positions=self.positions[number],
+            slot_mapping=self.slots[number],
+            seq_lens=self.seq_lens[number],
+            few_lens=self.seq_lens[number],
+            block_table=self.blocks,
+            query_start=self.starts,
             num_chunks=0,
-            num_singles=len(self._starts) - 1,
+            num_few=len(input_ids),
             max_query_len=1,
             max_draws=1,
-            max_seq_len=self._max_seq_len,
+            max_seq_len=step.max_seq_len + len(self.positions) + 1,
         )
+
+
+PlanChain = Callable[[StepBatch, Known, ChainLimits, RequestTable], Chain]
+
+
+def plan_chain(step: StepBatch, known: Known, limits: ChainLimits, table: RequestTable) -> Chain:
+    """The chain behind ``step``.
+
+    Args:
+        step: what was computed.
+        known: what is known of its requests; pass 0 is at position ``lengths - 1``.
+        limits: what ends it.
+        table: knows where a request's blocks end.
+    """
+    number = torch.arange(limits.num_passes, device=step.rows.device)[:, None]
+    wanted = known.lengths - 1 + number  # [passes, R]
+    positions = wanted.clamp(0, limits.max_model_len - 1)
+    block = table.block_table[step.rows, positions // limits.block_size]  # NO_BLOCK behind a request's last one
+    # A chain ends at its first pass without a slot: behind it the table may hold anything.
+    fits = (block >= 0) & (known.lengths > 0) & (wanted < limits.max_model_len)
+    fits = fits.cumprod(dim=0).bool()
+    # A token follows the last guess, hence one less than the request may have.
+    room = (limits.max_model_len - 1 - known.lengths).clamp(min=0)
+    counts = torch.minimum(limits.num_drafts - limits.num_passes + fits.sum(dim=0), room)
+    return Chain(
+        positions=positions,
+        slots=torch.where(fits, block.long() * limits.block_size + positions % limits.block_size, -1),
+        seq_lens=torch.where(fits, positions + 1, 1),  # a request that guesses no more reads one key
+        blocks=table.block_table[step.rows].clamp(min=0),
+        starts=torch.arange(len(step.rows) + 1, device=step.rows.device),
+        counts=torch.where(known.lengths > 0, counts, 0),
+    )

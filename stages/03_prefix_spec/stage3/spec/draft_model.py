@@ -21,22 +21,21 @@ from stage1.interfaces import AttentionBackend, Drafts
 from stage1.model.transformer import Transformer
 from stage2.inputs import StepBatch
 from stage2.state import RequestTable
-from stage3.spec.chain import Chain
+from stage3.spec.chain import ChainLimits, PlanChain
 from stage3.spec.choose import Choose
 from stage3.spec.steps import Known
 
 
 class ModelDrafter:
-    """``Drafter`` with a chain of ``num_drafts`` guesses by ``model``, whose layers' indices follow the target's.
+    """``Drafter`` with a chain of guesses by ``model``, whose layers' indices follow the target's.
 
     Args:
         model: guesses.
         attention: over the shared cache, with the model's own rotation.
         table: the request table.
-        num_drafts: most guesses.
-        block_size: tokens of a block.
-        max_model_len: tokens of a request, in all: at most the model's own.
+        limits: of a chain with a pass for each guess; ``max_model_len`` is the target's.
         choose: makes drafts of logits.
+        plan_chain: ``chain.plan_chain`` or what does the same.
     """
 
     capturable = True
@@ -47,31 +46,27 @@ class ModelDrafter:
         model: Transformer,
         attention: AttentionBackend,
         table: RequestTable,
-        num_drafts: int,
-        block_size: int,
-        max_model_len: int,
+        limits: ChainLimits,
         choose: Choose,
+        plan_chain: PlanChain,
     ) -> None:
         self._model, self._attention = model, attention
         self._table = table
-        self._num_drafts = num_drafts
-        self._block_size, self._max_model_len = block_size, max_model_len
-        self._choose = choose
+        self._limits = limits
+        self._choose, self._plan_chain = choose, plan_chain
 
     def propose(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> Drafts:
         """See ``Drafter``."""
         self.follow(batch, hidden, known)
-        chain = Chain(batch, known, self._num_drafts, self._table, self._block_size, self._max_model_len)
+        chain = self._plan_chain(batch, known, self._limits, self._table)
         newest = self._table.token_ids[batch.rows, (known.lengths - 1).clamp(min=0)].long()  # [R]
         ids = [newest]
-        for number in range(self._num_drafts):
-            step = chain.batch(number, ids[-1])
+        for number in range(self._limits.num_drafts):
+            step = chain.batch(batch, number, ids[-1])
             self._attention.plan(step)
             logits = self._model.lm_head(self._model(ids[-1], step, self._attention))  # [R, vocab]
             ids += self._choose(logits[None], number, batch, known)
-        room = (self._max_model_len - 1 - known.lengths).clamp(min=0)  # a token follows the last draft
-        counts = torch.minimum(chain.num_fitting, room)
-        return Drafts(torch.stack(ids[1:], dim=1), torch.where(known.lengths > 0, counts, 0))
+        return Drafts(torch.stack(ids[1:], dim=1), chain.counts)
 
     def follow(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> None:
         """See ``Drafter``: keys and values of the step's tokens."""

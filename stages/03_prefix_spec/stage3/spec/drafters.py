@@ -28,6 +28,7 @@ from stage2.parts import Parts as PagedParts
 from stage2.parts import with_kernels
 from stage2.state import RequestTable
 from stage3.parts import Parts
+from stage3.spec.chain import ChainLimits
 from stage3.spec.choose import Choose, ChooseDrawn
 from stage3.spec.draft_model import ModelDrafter
 from stage3.spec.draft_source import resolve_draft
@@ -60,7 +61,7 @@ class DrafterMaker:
         self._source = resolve(self._config)
         self._dtype = resolve_dtype(self._config, self._device)
         self._parts: PagedParts = with_kernels(parts, settings[KernelConfig].attention_backend, self._device)
-        self._sizes = (rules.num_speculative_tokens, settings[CacheConfig].block_size, self._source.max_model_len)
+        self._block_size = settings[CacheConfig].block_size
         self._kernels = kernels
         self._choose = choose
 
@@ -80,6 +81,9 @@ class DrafterMaker:
 
         return make_with_room, further
 
+    def _limits(self, num_passes: int) -> ChainLimits:
+        return ChainLimits(self._rules.num_speculative_tokens, num_passes, self._block_size, self._source.max_model_len)
+
     def _ngram(self) -> Made:
         def make(model: Transformer, attention: AttentionBackend, table: RequestTable) -> Drafter:
             return ngram_drafter(table.token_ids, self._rules.ngram, self._source.max_model_len, self._propose_one)
@@ -90,7 +94,7 @@ class DrafterMaker:
         file = open_heads(find_heads(self._rules.model, "medusa"), "medusa", self._source.shape)
         heads = MedusaHeads.like(file)
         load_into(heads, file, self._dtype, self._device)
-        count, _, max_model_len = self._sizes
+        count, max_model_len = self._rules.num_speculative_tokens, self._source.max_model_len
 
         def make(model: Transformer, attention: AttentionBackend, table: RequestTable) -> Drafter:
             return MedusaDrafter(heads, model, count, max_model_len, self._choose)
@@ -101,9 +105,11 @@ class DrafterMaker:
         file = open_heads(find_heads(self._rules.model, "eagle"), "eagle", self._source.shape)
         layer = EagleLayer.like(file, self._source.shape, self._parts.ops())
         load_into(layer, file, self._dtype, self._device)
+        limits = self._limits(max(self._rules.num_speculative_tokens - 1, 1))
 
         def make(model: Transformer, attention: AttentionBackend, table: RequestTable) -> Drafter:
-            return EagleDrafter(layer, model, attention, table, *self._sizes, self._choose, self._kernels.eagle)
+            kernels = self._kernels
+            return EagleDrafter(layer, model, attention, table, limits, self._choose, kernels.eagle, kernels.plan_chain)
 
         return make, (EagleLayer.shape_of(file, self._source.shape),)
 
@@ -113,9 +119,10 @@ class DrafterMaker:
         for number, layer in enumerate(draft.layers, self._source.shape.num_layers):
             cast(DecoderLayer, layer).self_attn.index = number  # behind the model's own in the cache
         tables = rope_tables(source.shape, self._source.max_model_len, self._device)
+        limits = self._limits(self._rules.num_speculative_tokens)
 
         def make(model: Transformer, attention: AttentionBackend, table: RequestTable) -> Drafter:
             own = self._parts.attention(attention.kv_cache, *tables, self._parts.rotate)  # type: ignore[attr-defined]
-            return ModelDrafter(draft, own, table, *self._sizes, self._choose)
+            return ModelDrafter(draft, own, table, limits, self._choose, self._kernels.plan_chain)
 
         return make, (source.shape,)

@@ -30,7 +30,7 @@ from stage1.model.shape import ModelShape
 from stage1.model.transformer import Transformer
 from stage2.inputs import StepBatch
 from stage2.state import RequestTable
-from stage3.spec.chain import Chain
+from stage3.spec.chain import ChainLimits, PlanChain
 from stage3.spec.choose import Choose
 from stage3.spec.heads import HeadsFile
 from stage3.spec.shifted import next_tokens_of
@@ -124,7 +124,7 @@ class EagleInputs:
 
 
 class EagleDrafter:
-    """``Drafter`` with a chain of ``num_drafts`` guesses; see the module."""
+    """``Drafter`` with a chain of guesses; see the module."""
 
     capturable = True
     sees_all = True
@@ -135,36 +135,30 @@ class EagleDrafter:
         model: Transformer,
         attention: AttentionBackend,
         table: RequestTable,
-        num_drafts: int,
-        block_size: int,
-        max_model_len: int,
+        limits: ChainLimits,
         choose: Choose,
-        inputs: EagleInputs = EagleInputs(),
+        inputs: EagleInputs,
+        plan_chain: PlanChain,
     ) -> None:
         self._inputs = inputs
         self._embedding: torch.Tensor = model.embed_tokens.weight  # type: ignore[assignment]
         self._layer, self._model, self._attention = layer, model, attention
         self._table = table
-        self._num_drafts = num_drafts
-        self._block_size, self._max_model_len = block_size, max_model_len
-        self._choose = choose
+        self._limits = limits  # the first guess needs no pass of its own: one pass less than guesses
+        self._choose, self._plan_chain = choose, plan_chain
 
     def propose(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> Drafts:
         """See ``Drafter``."""
         state = self._see(batch, hidden, known)  # [R, hidden], behind the newest token
         ids = [*self._choose(self._model.lm_head(state)[None], 0, batch, known)]
-        most = self._num_drafts
-        chain = Chain(batch, known, max(most - 1, 1), self._table, self._block_size, self._max_model_len)
-        for number in range(most - 1):
-            step = chain.batch(number, ids[-1])
+        chain = self._plan_chain(batch, known, self._limits, self._table)
+        for number in range(self._limits.num_drafts - 1):
+            step = chain.batch(batch, number, ids[-1])
             self._attention.plan(step)
             both = self._inputs.mix(self._layer, self._embedding, ids[-1], state)
             state = self._layer(both, step, self._attention)
             ids += self._choose(self._model.lm_head(state)[None], 1 + number, batch, known)
-        # The first guess needs no slot; a token follows the last.
-        room = (self._max_model_len - 1 - known.lengths).clamp(min=0)
-        counts = torch.minimum(1 + chain.num_fitting, room).clamp(max=most)
-        return Drafts(torch.stack(ids, dim=1), torch.where(known.lengths > 0, counts, 0))
+        return Drafts(torch.stack(ids, dim=1), chain.counts)
 
     def follow(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> None:
         """See ``Drafter``: keys and values of the step's tokens, so that a later chain can attend to them."""

@@ -3,6 +3,7 @@
 Owns their sizes and the choice of one. Does not know what is computed.
 
     verify graphs    R requests with at most 1 + k tokens each: a step that decodes, drafts included
+    mixed graphs     those beside a few chunks of prompts, in 64, 128, … 512 tokens
     draft graphs     one behind each graph of a step, in which the drafter reads what that graph left
 
 A request with fewer drafts than k, or none, sends fewer tokens; how many is read on the device.
@@ -15,60 +16,72 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from stage2.graphs import Computed, Size, StepGraph, capture, capture_step, graph_sizes
-from stage2.inputs import StepBatch, StepBuffers
+from stage2.inputs import MOST_FEW, StepBatch, StepBuffers
 from stage2.runner import StepLimits
 
 logger = logging.getLogger(__name__)
 
-MAX_WIDTH = 8  # tokens of a request: what the kernel of verification takes
 Draft = Callable[[StepBatch, torch.Tensor, bool], None]  # batch, hidden, whether it guesses
 
 
 def verify_sizes(limits: StepLimits, max_batch: int, width: int) -> list[Size]:
-    """Every size of verification worth a graph, the largest first: those of decoding, up to ``max_batch`` requests.
+    """Every size of a step with drafts worth a graph, the largest first.
 
     Args:
         limits: of a step.
         max_batch: requests of a step, of larger ones nothing is verified.
         width: tokens of a request with all its drafts.
     """
-    if width > MAX_WIDTH:
+    if width > MOST_FEW:
         return []
-    batches = [size.num_reqs for size in graph_sizes(limits.max_reqs, 0) if size.num_chunks == 0]
+    sizes = graph_sizes(limits.max_reqs, limits.max_tokens)
     most = min(max_batch, limits.max_reqs)
-    batches = sorted({n for n in batches if n < most} | {most}, reverse=True)
-    return [Size(n, n * width, n, width, width) for n in batches if n * width <= limits.max_tokens]
+    mixed = [
+        replace(size, num_reqs=min(size.num_reqs, most), max_draws=width)
+        for size in sizes
+        if size.num_chunks and size.num_tokens > width
+    ]
+    batches = sorted({size.num_reqs for size in sizes if not size.num_chunks and size.num_reqs < most} | {most})
+    whole = [Size(n, n * width, 0, width, width) for n in reversed(batches) if n * width <= limits.max_tokens]
+    return sorted(mixed + whole, key=lambda size: -size.num_tokens)
 
 
 class DraftGraphs:
     """The graphs of one drafting runner, beside those of stage 2: none at first."""
 
     def __init__(self) -> None:
-        self.verifying: list[StepGraph] = []  # by size, rising
+        self.verifying: list[StepGraph] = []  # of requests with at most 1 + k tokens, by their number, rising
+        self.mixed: list[StepGraph] = []  # beside chunks of prompts, by the number of tokens, rising
         # Behind a step's graph, by its identity, and whether it guesses.
         self._drafting: dict[int, tuple[torch.cuda.CUDAGraph, bool]] = {}
 
     def __len__(self) -> int:
-        return len(self.verifying) + len(self._drafting)
+        return len(self.verifying) + len(self.mixed) + len(self._drafting)
 
     def capture_verifying(
         self, sizes: Sequence[Size], pool: Any, compute: Callable[[StepBatch], Computed], buffers: StepBuffers
     ) -> None:
         """Capture a step for each of ``sizes``; one that does not fit is left out, and the log says so."""
-        self.verifying = []
+        self.verifying, self.mixed = [], []
         for size in sizes:
             try:
-                self.verifying.append(capture_step(size, pool, compute, buffers))
+                made = capture_step(size, pool, compute, buffers)
             except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
-                logger.warning("out of memory: no CUDA graph verifies drafts of %d requests", size.num_reqs)
+                logger.warning("out of memory: no CUDA graph verifies drafts in %d tokens", size.num_tokens)
+                continue
+            (self.mixed if size.num_chunks else self.verifying).append(made)
         self.verifying.sort(key=lambda graph: graph.size.num_reqs)
+        self.mixed.sort(key=lambda graph: graph.size.num_tokens)
 
     def capture_drafting(self, behind: Iterable[tuple[StepGraph, StepBatch, bool]], pool: Any, draft: Draft) -> None:
         """Capture the guesses behind each step of ``behind``: its graph, what is read of it, whether it guesses."""
@@ -82,12 +95,23 @@ class DraftGraphs:
                 continue
             self._drafting[id(step)] = graph, guesses
 
-    def find(self, num_reqs: int, max_query_len: int) -> StepGraph | None:
-        """The smallest graph that verifies drafts of ``num_reqs`` requests, or ``None``."""
-        at = bisect_left(self.verifying, num_reqs, key=lambda graph: graph.size.num_reqs)
-        if at == len(self.verifying) or max_query_len > self.verifying[at].size.max_query_len:
+    def find(self, num_reqs: int, num_tokens: int, counts: npt.NDArray[np.int32]) -> StepGraph | None:
+        """The smallest graph of a step with drafts that holds such a step, or ``None``.
+
+        Args:
+            num_reqs: requests of the step.
+            num_tokens: of all of them.
+            counts: [R], of each.
+        """
+        if self.verifying and counts.max() <= self.verifying[0].size.max_draws:
+            at = bisect_left(self.verifying, num_reqs, key=lambda graph: graph.size.num_reqs)
+            return self.verifying[at] if at < len(self.verifying) else None
+        at = bisect_left(self.mixed, num_tokens, key=lambda graph: graph.size.num_tokens)
+        if at == len(self.mixed):
             return None
-        return self.verifying[at]
+        size = self.mixed[at].size
+        fits = num_reqs <= size.num_reqs and (counts > size.max_draws).sum() <= size.num_chunks
+        return self.mixed[at] if fits else None
 
     def replay(self, step: StepGraph, guesses: bool) -> bool:
         """Queue what follows ``step``, with guesses or without; ``False`` where there is no graph for it."""

@@ -15,6 +15,7 @@ import torch
 from stage1.batch import Sampled
 from stage3.grammar.mask_processor import ApplyMasks, apply_masks
 from stage3.spec import rejection
+from stage3.spec.chain import PlanChain, plan_chain
 from stage3.spec.choose import Best, best_tokens
 from stage3.spec.eagle import EagleInputs
 from stage3.spec.rejection import DrawRules
@@ -31,6 +32,7 @@ class Kernels:
     keep: Callable[[torch.Tensor, DrawRules], torch.Tensor] = rejection.kept_logits
     best: Best = best_tokens
     eagle: EagleInputs = field(default_factory=EagleInputs)
+    plan_chain: PlanChain = plan_chain
     apply_masks: ApplyMasks = apply_masks
 
 
@@ -39,7 +41,7 @@ def kernels_for(device: torch.device) -> Kernels:
     if device.type != "cuda":
         return Kernels()
     from stage3.grammar import mask_kernel
-    from stage3.spec import eagle_kernel, rejection_kernel, step_kernel
+    from stage3.spec import chain_kernel, eagle_kernel, rejection_kernel, step_kernel
 
     return Kernels(
         step_kernel.OPERATIONS,
@@ -48,5 +50,6 @@ def kernels_for(device: torch.device) -> Kernels:
         rejection_kernel.kept_logits,
         step_kernel.best_tokens,
         EagleInputs(eagle_kernel.next_tokens_of, eagle_kernel.mix),
+        chain_kernel.plan_chain,
         mask_kernel.apply_masks,
     )

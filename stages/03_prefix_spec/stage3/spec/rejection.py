@@ -36,6 +36,7 @@ from stage1.sampler import filter_logits
 from stage3.spec.noise import verification_noise
 
 Accept = Callable[[torch.Tensor, torch.Tensor, Drafts], Sampled]  # drawn, bad_rows, drafts
+Residual = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # target, draft, uniform
 
 _OFF = 2.0  # a top_p that keeps everything
 
@@ -162,14 +163,20 @@ def count_accepted(p: torch.Tensor, q: torch.Tensor, drafts: Drafts, rules: Draw
     return stays.cumprod(dim=1).sum(dim=1)
 
 
-def draw_residual(target: torch.Tensor, draft: torch.Tensor, rules: DrawRules) -> torch.Tensor:
-    """One token from max(p - q, 0), normalised: ``target`` and ``draft`` [R, vocab] → [R]."""
+def draw_residual(target: torch.Tensor, draft: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
+    """One token from max(p - q, 0), normalised; from p where nothing is left: [R] int64.
+
+    Args:
+        target: p, [R, vocab] float32.
+        draft: q, likewise.
+        uniform: [R] float64 in [0, 1). The tokens, in the order of their ids, share this interval; whose part it is in
+            is drawn.
+    """
     residual = (target - draft).clamp(min=0.0)
     # Rounding may leave nothing where p and q are nearly equal.
     residual = torch.where(residual.sum(dim=1, keepdim=True) > 0, residual, target)
-    reached = residual.double().cumsum(dim=1)  # [R, vocab]
-    _, v = verification_noise(rules.seeds, rules.positions)
-    return (reached <= v[:, None] * reached[:, -1:]).sum(dim=1).clamp(max=target.shape[1] - 1)
+    reached = residual.double().cumsum(dim=1)  # [R, vocab], where each token's part ends
+    return (reached <= uniform[:, None] * reached[:, -1:]).sum(dim=1).clamp(max=target.shape[1] - 1)
 
 
 def verify_by_rejection(
@@ -179,6 +186,7 @@ def verify_by_rejection(
     rules: DrawRules,
     keep: Callable[[torch.Tensor, DrawRules], torch.Tensor] = kept_logits,
     count: Callable[[torch.Tensor, torch.Tensor, Drafts, DrawRules], torch.Tensor] = count_accepted,
+    residual: Residual = draw_residual,
 ) -> Sampled:
     """Drafts that stay with probability min(1, p / q), and one token more.
 
@@ -189,6 +197,7 @@ def verify_by_rejection(
         rules: of the R requests; a greedy one keeps exactly the drafts that greedy decoding would choose.
         keep: ``kept_logits`` or what does the same faster.
         count: ``count_accepted`` or what does the same faster.
+        residual: ``draw_residual`` or what does the same.
 
     Returns:
         As ``verify_by_match``.
@@ -211,7 +220,8 @@ def verify_by_rejection(
     token = draw(kept[row], last)
     if width > 1:
         there = draft_probs[request, accepted.clamp(max=width - 2)]  # [R, vocab]
-        instead = draw_residual(kept[row].softmax(dim=1), there, last)
+        _, uniform = verification_noise(last.seeds, last.positions)
+        instead = residual(kept[row].softmax(dim=1), there, uniform)
         token = torch.where(accepted < drafts.counts, instead, token)
     result = torch.where(place < accepted[:, None], torch.nn.functional.pad(ids, (0, 1)), 0)
     result = torch.where(place == accepted[:, None], token[:, None], result)

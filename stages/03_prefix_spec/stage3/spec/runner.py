@@ -81,7 +81,7 @@ class DraftingRunner(PagedRunner):
             sizes = verify_sizes(self._limits, self._drafting.max_batch, self._width)
             self._draft_graphs.capture_verifying(sizes, pool, self._compute, self._buffers)
         if self._drafter.capturable:
-            graphs = (*self._draft_graphs.verifying, *self._graphs.all())
+            graphs = (*self._draft_graphs.verifying, *self._draft_graphs.mixed, *self._graphs.all())
             self._draft_graphs.capture_drafting([(g, *self._draft_inputs(g)) for g in graphs], pool, self._draft)
         return count + len(self._draft_graphs)
 
@@ -89,12 +89,15 @@ class DraftingRunner(PagedRunner):
 
     def _find_graph(self, step: Step) -> StepGraph | None:
         if step.drafts:
-            return self._draft_graphs.find(len(step.rows), int(step.counts.max()))
+            return self._draft_graphs.find(len(step.rows), step.num_tokens, step.counts)
         return super()._find_graph(step)
 
     def _views(self, step: Step) -> StepBatch:
         batch = super()._views(step)
-        batch.max_draws = self._width if step.drafts else 1
+        if step.drafts:
+            batch.max_draws = self._width
+            batch.num_chunks = int((step.counts > batch.max_few).sum())
+            batch.num_few = batch.num_reqs - batch.num_chunks
         return batch
 
     def _prepare(self, step: Step, batch: StepBatch) -> None:
@@ -152,7 +155,7 @@ class DraftingRunner(PagedRunner):
         size, most = graph.size, self._drafting.max_batch
         if size.num_reqs <= most or not size.num_chunks:
             return graph.batch, size.num_reqs <= most
-        described = {"num_chunks": size.num_chunks, "num_singles": most, "max_query_len": size.max_query_len}
+        described = {"num_chunks": size.num_chunks, "num_few": most, "max_query_len": size.max_query_len}
         return self._buffers.batch(most, size.num_tokens, max_seq_len=0, **described), True
 
     def _draft(self, batch: StepBatch, hidden: torch.Tensor, guesses: bool) -> None:

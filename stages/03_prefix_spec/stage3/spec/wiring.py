@@ -36,7 +36,8 @@ from stage3.spec.steps import Places
 def speculating(parts: Parts, rules: Rules, settings: Settings) -> Parts:
     """``parts`` with a runner that speculates by ``rules``, and the cache that its drafter needs.
 
-    A replaced ``propose`` or ``accept_matching`` runs on the host, in place of the stage's faster versions.
+    A replaced ``propose``, ``accept_matching`` or ``draw_residual`` runs in place of the stage's faster versions, and
+    outside of graphs.
 
     Raises:
         ValueError: the runner was replaced, or what drafts is missing or does not fit the model.
@@ -46,17 +47,15 @@ def speculating(parts: Parts, rules: Rules, settings: Settings) -> Parts:
     kernels = kernels_for(resolve_device(settings[DeviceConfig]))
     choose = ChooseDrawn(rules.num_speculative_tokens, kernels.keep) if rules.draws else ChooseBest(kernels.best)
     make_drafter, further = DrafterMaker(parts, rules, settings, kernels, choose).by_method()
-    match, replaced = kernels.verify_each, parts.accept_matching is not rejection.accept_matching
-    if replaced:
-        match = partial(rejection.verify_each, accept=parts.accept_matching)
+    verify, is_replaced = _verifier(parts, choose, kernels)
     drafting = Drafting(
         num_drafts=rules.num_speculative_tokens,
         max_batch=rules.max_batch,
         make_drafter=make_drafter,
-        verify=by_rejection(choose, kernels) if isinstance(choose, ChooseDrawn) else by_match(match),
+        verify=verify,
         steps=kernels.steps,
         apply_masks=kernels.apply_masks,
-        capturable=not replaced,
+        capturable=not is_replaced,
     )
     return replace(parts, runner=partial(DraftingRunner, drafting=drafting), further_shapes=further)
 
@@ -77,12 +76,24 @@ def by_match(verify_each: Callable[..., Sampled]) -> Verify:
     return verify
 
 
-def by_rejection(choose: ChooseDrawn, kernels: Kernels) -> Verify:
+def by_rejection(choose: ChooseDrawn, verify_drawn: Callable[..., Sampled]) -> Verify:
     """Drafts that ``choose`` drew, verified by rejection."""
 
     def verify(logits: torch.Tensor, places: Places, batch: StepBatch, has_filters: bool) -> Sampled:
         width = logits.shape[1]
         probs = choose.probs(batch, width - 1)
-        return kernels.verify_by_rejection(logits, places.drafts, probs, places.rules.first_of(width))
+        return verify_drawn(logits, places.drafts, probs, places.rules.first_of(width))
 
     return verify
+
+
+def _verifier(parts: Parts, choose: ChooseBest | ChooseDrawn, kernels: Kernels) -> tuple[Verify, bool]:
+    """What verifies the drafts that ``choose`` makes, and whether a part of it was replaced."""
+    if isinstance(choose, ChooseDrawn):
+        if parts.draw_residual is rejection.draw_residual:
+            return by_rejection(choose, kernels.verify_by_rejection), False
+        drawn = partial(rejection.verify_by_rejection, keep=kernels.keep, residual=parts.draw_residual)
+        return by_rejection(choose, drawn), True
+    if parts.accept_matching is rejection.accept_matching:
+        return by_match(kernels.verify_each), False
+    return by_match(partial(rejection.verify_each, accept=parts.accept_matching)), True
