@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +19,7 @@ from stage3.training import held_out_passages, passages
 from stage3.training.corpus import Corpus
 from stage3.training.generate import GenerateSettings, Writer, is_decent
 from stage3.training.held_out import TOPICS, held_out_prompts, is_held_out
-from stage3.training.prompts import make_prompts, misspell
+from stage3.training.prompts import KINDS, make_prompts, misspell
 from stage3.training.target import Target
 
 MAX_LEN = 192
@@ -67,6 +70,31 @@ def test_every_held_out_prompt_is_recognised() -> None:
     assert not is_held_out("My mother likes pottery and smooth stones.")  # otter, moth: only as words
 
 
+def test_copies_and_summaries_have_their_share_beside_the_models_own_prompts() -> None:
+    shares = {name: share for name, _, share in KINDS}
+    assert sum(shares.values()) == 100
+    listed = 1 - GenerateSettings(tokens=1, seconds=1.0).magpie_share
+    assert listed * (shares["copy of a text"] + shares["copy of code"]) >= 15
+    assert listed * shares["summary"] >= 12
+
+
+def test_composed_texts_are_long_and_varied() -> None:
+    texts = [passages.passage(random.Random(seed)) for seed in range(200)]
+    assert sorted(len(text) for text in texts)[20] > 300
+    assert len({text[:60] for text in texts}) > 190
+
+
+def test_variables_to_rename_are_in_the_code_and_their_new_names_are_not() -> None:
+    prompts = make_prompts(3000, random.Random(0), passages.passage, passages.code)
+    found = [match for text in prompts if (match := re.match(r"Rename the variable (\w+) to (\w+) in", text))]
+    for match in found:
+        code = match.string.split("```")[1]
+        assert re.search(rf"\b{match[1]}\b", code)
+        assert not re.search(rf"\b{match[2]}\b", code)
+    assert len({match[1] for match in found}) >= 5
+    assert len({match[2] for match in found}) >= 10
+
+
 def test_prompts_follow_the_seed() -> None:
     made = [make_prompts(50, random.Random(seed), passages.passage, passages.code) for seed in (1, 1, 2)]
     assert made[0] == made[1] != made[2]
@@ -115,6 +143,37 @@ def test_writer_stops_at_its_time(llm: LLM) -> None:
     corpus = writer(llm, tokens=10**9, seconds=0.5).corpus()
     assert time.perf_counter() - start < 20
     assert corpus.num_output_tokens < 10**6
+
+
+def test_rounds_fit_the_time_that_is_left(llm: LLM) -> None:
+    made = writer(llm, round_size=800, max_tokens=10)
+    assert made._round_size(10**6, float("inf")) == 800
+    assert made._round_size(40, float("inf")) == 20  # few tokens are missing
+    assert made._round_size(10**6, 250.0) == 250
+    assert made._round_size(10**6, 99.0) == 0
+    assert made._round_size(40, 19.0) == 0
+
+
+def test_no_round_begins_that_would_not_end(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    made = writer(llm, tokens=10**9, seconds=60.0)
+    monkeypatch.setattr(made, "_report", lines.append)
+    now = itertools.count(0.0, 0.5)  # each look at the clock takes half a second
+    monkeypatch.setattr("stage3.training.generate.time", SimpleNamespace(perf_counter=lambda: next(now)))
+    made.corpus()
+    assert "too few for another round" in lines[-1] or next(now) > 60
+    assert next(now) < 70
+
+
+def test_later_rounds_copy_what_the_model_wrote(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, rng = writer(llm), random.Random(0)
+    text = "It is a fine day. " * 30
+    code = "total = 1\n" * 20
+    answers = iter([text, f"Here it is:\n```python\n{code}```\nIt adds.", "Short."])
+    monkeypatch.setattr(made, "_decode", lambda ids: next(answers))
+    made._keep_texts([[1], [2], [3]])
+    assert {made._passage(rng) for _ in range(50)} > {text.strip()}
+    assert {made._code(rng) for _ in range(50)} > {code.strip()}
 
 
 def test_greedy_answers_are_the_engines_and_the_targets(llm: LLM) -> None:

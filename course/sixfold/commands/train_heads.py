@@ -35,7 +35,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         prog="sixfold train-heads",
         usage="sixfold train-heads --out FOLDER [--model MODEL] [--tokens N] [options]",
         description="Train Medusa heads and an EAGLE layer for a model, on text that it writes itself, and measure "
-        "how many drafts stay. Writes safetensors, train_log.json and MODEL_CARD.md.",
+        "how many drafts stay. Writes safetensors, train_log.json, a line of runs.jsonl and MODEL_CARD.md.",
         allow_abbrev=False,
         formatter_class=_Help,
     )
@@ -44,6 +44,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
                         help="what to train, in this order")  # fmt: skip
     parser.add_argument("--seed", type=human_int, default=0, metavar="N", help="decides prompts, draws and batches")
     parser.add_argument("--commit", default=None, help="the code's commit, for the log; git is asked by default")
+    parser.add_argument("--note", default=None, metavar="TEXT", help="what is new in this run, for runs.jsonl")
     _engine_flags(parser)
     _generation_flags(parser)
     _training_flags(parser)
@@ -75,11 +76,11 @@ def _engine_flags(parser: argparse.ArgumentParser) -> None:
 
 def _generation_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the text")
-    group.add_argument("--tokens", type=human_int, default=4_000_000, metavar="N", help="stop at so many of output")
-    group.add_argument("--generate-seconds", type=finite_float, default=90.0, metavar="S", help="or after so long")
+    group.add_argument("--tokens", type=human_int, default=6_000_000, metavar="N", help="stop at so many of output")
+    group.add_argument("--generate-seconds", type=finite_float, default=100.0, metavar="S", help="or after so long")
     group.add_argument("--max-tokens", type=human_int, default=320, metavar="N", help="of one answer")
     group.add_argument("--temperature", type=finite_float, default=0.7, metavar="X", help="of the sampled answers")
-    group.add_argument("--greedy-share", type=finite_float, default=0.5, metavar="X", help="of the answers, 0 to 1")
+    group.add_argument("--greedy-share", type=finite_float, default=0.7, metavar="X", help="of the answers, 0 to 1")
     group.add_argument("--magpie-share", type=finite_float, default=0.25, metavar="X",
                        help="of the prompts the model makes up itself, 0 to 1")  # fmt: skip
     group.add_argument("--round-size", type=human_int, default=4096, metavar="N", help="prompts in a round")
@@ -90,19 +91,21 @@ def _generation_flags(parser: argparse.ArgumentParser) -> None:
 
 def _training_flags(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("the training")
-    group.add_argument("--eagle-seconds", type=finite_float, default=120.0, metavar="S", help="time limit")
-    group.add_argument("--medusa-seconds", type=finite_float, default=60.0, metavar="S", help="time limit")
+    group.add_argument("--eagle-seconds", type=finite_float, default=200.0, metavar="S", help="time limit")
+    group.add_argument("--medusa-seconds", type=finite_float, default=90.0, metavar="S", help="time limit")
     group.add_argument("--max-steps", type=human_int, default=None, metavar="N", help="of each; time alone by default")
-    group.add_argument("--lr-eagle", type=finite_float, default=8e-4, metavar="X", help="highest learning rate")
-    group.add_argument("--lr-medusa", type=finite_float, default=1e-3, metavar="X", help="highest learning rate")
+    group.add_argument("--lr-eagle", type=finite_float, default=1e-3, metavar="X", help="highest learning rate")
+    group.add_argument("--lr-medusa", type=finite_float, default=1.5e-3, metavar="X", help="highest learning rate")
     group.add_argument("--unroll", type=human_int, default=3, metavar="N", help="steps of EAGLE's own chain")
     group.add_argument("--intermediate-size", type=human_int, default=None, metavar="N",
                        help="of EAGLE's layer; the target's by default")  # fmt: skip
-    group.add_argument("--medusa-heads", type=human_int, default=4, metavar="N", help="tokens guessed ahead")
-    group.add_argument("--medusa-layers", type=human_int, default=2, metavar="N", help="residual layers of a head")
-    group.add_argument("--batch-tokens", type=human_int, default=16_384, metavar="N", help="of one training step")
-    group.add_argument("--hard-share", type=finite_float, default=0.0, metavar="X",
+    group.add_argument("--medusa-heads", type=human_int, default=2, metavar="N", help="tokens guessed ahead")
+    group.add_argument("--medusa-layers", type=human_int, default=5, metavar="N", help="residual layers of a head")
+    group.add_argument("--batch-tokens", type=human_int, default=8192, metavar="N", help="of one training step")
+    group.add_argument("--hard-share", type=finite_float, default=0.25, metavar="X",
                        help="of the label is the token that came; the rest is the target's distribution")  # fmt: skip
+    group.add_argument("--max-megabytes", type=finite_float, default=16.0, metavar="X",
+                       help="of all heads' files together; a recipe for larger ones is refused")  # fmt: skip
     group.add_argument("--log-every", type=human_int, default=50, metavar="N", help="steps between two lines")
 
 
@@ -111,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     from stage3.training.recipe import run_recipe  # here, so that --help need not wait for torch
 
     run_recipe(make_recipe(options), options.out, functools.partial(print, flush=True))
-    print(f"wrote {options.out}/MODEL_CARD.md and {options.out}/train_log.json")
+    print(f"wrote {options.out}/MODEL_CARD.md, train_log.json and runs.jsonl")
     return 0
 
 
@@ -149,6 +152,8 @@ def make_recipe(options: argparse.Namespace) -> Recipe:
             corpus=options.corpus,
             save_corpus=options.save_corpus,
             commit=options.commit or _commit(),
+            note=options.note,
+            max_megabytes=options.max_megabytes,
             max_len=options.max_len,
         )
     except ValueError as error:

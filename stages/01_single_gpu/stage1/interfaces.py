@@ -121,13 +121,6 @@ class Drafts:
     counts: torch.Tensor  # [R]
 
 
-class Proposer(Protocol):
-    """Guesses the tokens that the next step verifies."""
-
-    def propose(self, batch: ForwardBatch, hidden: torch.Tensor, sampled: Sampled) -> Drafts | None:
-        """``hidden`` [T, hidden]; ``None`` where nothing is speculated."""
-
-
 class SchedulerHook(Protocol):
     """Sees every request and plan in the core's process."""
 

@@ -28,17 +28,18 @@ class KVCache:
 
     def __init__(
         self,
-        shapes: ModelShape | Sequence[ModelShape],
+        shape: ModelShape,
         num_blocks: int,
         block_size: int,
         dtype: torch.dtype,
         device: torch.device,
+        further_shapes: Sequence[ModelShape] = (),
     ) -> None:
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.layers = [
             torch.empty((2, num_blocks, block_size, shape.num_kv_heads, shape.head_dim), dtype=dtype, device=device)
-            for shape in ([shapes] if isinstance(shapes, ModelShape) else shapes)
+            for shape in (shape, *further_shapes)
             for _ in range(shape.num_layers)
         ]
 

@@ -52,7 +52,7 @@ def start_worker(settings: Settings, parts: Parts) -> Worker:
     shapes = (source.shape, *parts.further_shapes)
 
     def make_runner(num_blocks: int) -> PagedRunner:
-        kv_cache = KVCache(shapes, num_blocks, block_size, dtype, device)
+        kv_cache = KVCache(source.shape, num_blocks, block_size, dtype, device, parts.further_shapes)
         attention = parts.attention(kv_cache, *tables, parts.rotate)
         sampler = parts.sampler(processors)
         return parts.runner(model, attention, sampler, processors, limits, device, parts.inputs, parts.slots)

@@ -93,14 +93,21 @@ class EagleLayer(nn.Module):
             attention: has planned ``batch``.
             rows: whose states are wanted.
         """
-        attend, layer = self.layer.self_attn, self.layer
-        normed, residual = layer.input_layernorm(self.fc(both), None)
-        mixed = attention.attend(attend, attend.qkv_proj(normed), batch)  # [T, q heads * dim]
+        mixed, residual = self.see(both, batch, attention)
         if rows is not None:  # what follows needs no other token
             mixed, residual = mixed[rows], residual[rows]
-        normed, residual = layer.post_attention_layernorm(attend.o_proj(mixed), residual)
+        layer = self.layer
+        normed, residual = layer.post_attention_layernorm(layer.self_attn.o_proj(mixed), residual)
         state: torch.Tensor = self.norm(layer.mlp(normed), residual)[0]
         return state
+
+    def see(
+        self, both: torch.Tensor, batch: StepBatch, attention: AttentionBackend
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The first half of ``forward``, which stores keys and values: what was attended to, and the residual."""
+        layer = self.layer
+        normed, residual = layer.input_layernorm(self.fc(both), None)
+        return attention.attend(layer.self_attn, layer.self_attn.qkv_proj(normed), batch), residual
 
 
 def mix(layer: EagleLayer, embedding: torch.Tensor, ids: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
@@ -149,7 +156,8 @@ class EagleDrafter:
 
     def propose(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> Drafts:
         """See ``Drafter``."""
-        state = self._see(batch, hidden, known)  # [R, hidden], behind the newest token
+        both = self._read(batch, hidden)
+        state = self._layer(both, batch, self._attention, known.last_rows)  # [R, hidden], behind the newest token
         ids = [*self._choose(self._model.lm_head(state)[None], 0, batch, known)]
         chain = self._plan_chain(batch, known, self._limits, self._table)
         for number in range(self._limits.num_drafts - 1):
@@ -162,10 +170,9 @@ class EagleDrafter:
 
     def follow(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> None:
         """See ``Drafter``: keys and values of the step's tokens, so that a later chain can attend to them."""
-        self._see(batch, hidden, known)
+        self._layer.see(self._read(batch, hidden), batch, self._attention)
 
-    def _see(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> torch.Tensor:
-        """Run the layer over the step's tokens; the state behind each request's newest one, [R, hidden]."""
+    def _read(self, batch: StepBatch, hidden: torch.Tensor) -> torch.Tensor:
+        """What the layer reads at the step's tokens, [T, 2 * hidden]."""
         ids = self._inputs.next_tokens_of(batch, self._table.token_ids)
-        both = self._inputs.mix(self._layer, self._embedding, ids, hidden)
-        return self._layer(both, batch, self._attention, known.last_rows)
+        return self._inputs.mix(self._layer, self._embedding, ids, hidden)

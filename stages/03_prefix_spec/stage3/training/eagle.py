@@ -35,6 +35,7 @@ class EagleLayer(nn.Module):
     """The layer for a target of ``shape``, without biases, unrolled over ``num_steps`` in training."""
 
     method = "eagle"
+    max_drafts: int | None = None  # a chain goes on for as long as it is asked to
 
     def __init__(self, shape: ModelShape, intermediate_size: int | None = None, num_steps: int = 3) -> None:
         super().__init__()
@@ -54,6 +55,14 @@ class EagleLayer(nn.Module):
         for name, parameter in self.named_parameters():
             parameter.requires_grad_(True)
             nn.init.ones_(parameter) if name.endswith("norm.weight") else nn.init.normal_(parameter, std=0.02)
+
+    @staticmethod
+    def count_parameters(shape: ModelShape, intermediate_size: int | None = None) -> int:
+        """How many parameters the layer of these sizes has; nothing is made."""
+        hidden = shape.hidden_size
+        inner = shape.intermediate_size if intermediate_size is None else intermediate_size
+        attention = 2 * (shape.num_heads + shape.num_kv_heads) * shape.head_dim  # q and o, k and v
+        return hidden * (2 * hidden + attention + 3 * inner + 5)  # fc, attention, MLP, five norms
 
     @torch.no_grad()
     def start_from(self, target: Target) -> None:

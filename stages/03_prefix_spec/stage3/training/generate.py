@@ -4,7 +4,7 @@ Owns the rounds of generation and where each prompt comes from. Does not know he
 
     round 1    prompts from lists, with composed passages
                prompts that the model makes up itself: what it writes behind the opening of a user's turn
-    round 2 …  the same, and now the earlier answers are the passages to copy and sum up
+    round 2 …  the same, and now most passages and code to copy and sum up are the last answers
 
 Heads learn what the target writes, so its own answers are the right texts whatever their worth as answers. The prompts
 that a chat model makes up are what Magpie (arXiv:2406.08464) is made of.
@@ -15,6 +15,7 @@ vLLM: none (it does not train).
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,8 +34,11 @@ from stage3.training.prompts import make_prompts
 MARK = "MESSAGE"  # stands for the message where the template's opening is looked for
 MAGPIE_TOKENS = 128  # most tokens of a prompt that the model makes up
 MAGPIE_SHARE_OF_TIME = 0.25  # at most, of what is left
-ANSWER_SHARE = 0.7  # of the passages are earlier answers, once there are any
-PASSAGE_CHARS = 800  # of a passage, at most
+ANSWER_SHARE = 0.7  # of the passages and of the code are earlier answers, once there are any
+PASSAGE_CHARS = (300, 1000)  # of a passage, at least and at most
+CODE_CHARS = (150, 1000)
+CODE = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)  # in an answer
+SMALLEST_ROUND = 1 / 8  # of the usual size: below that, making the prompts takes as long as the answers
 Report = Callable[[str], None]
 
 
@@ -46,7 +50,7 @@ class GenerateSettings:
     seconds: float  # time limit
     max_tokens: int = 320  # of one answer
     temperature: float = 0.7  # of the answers that are not greedy
-    greedy_share: float = 0.5  # 0..1
+    greedy_share: float = 0.7  # 0..1
     magpie_share: float = 0.25  # 0..1, of the prompts are the model's own
     round_size: int = 2048  # prompts given to the engine at once
     held_out_per_kind: int | None = None  # None = all
@@ -71,28 +75,40 @@ class Writer:
         self._longest = max_len - min(settings.max_tokens, max_len // 2)  # of a prompt, so that an answer has room
         self._tokenizer: Any = llm.get_tokenizer()
         self._rng = random.Random(settings.seed)
-        self._answers: list[str] = []  # of the rounds so far, to be copied and summed up
+        self._passages: list[str] = []  # of the last rounds' answers, to be copied and summed up
+        self._codes: list[str] = []  # in them
         self._has_template = getattr(self._tokenizer, "chat_template", None) is not None
 
     def corpus(self) -> Corpus:
-        """Prompts and answers until there are enough tokens or the time is up; what is unfinished then is dropped."""
+        """Prompts and answers until there are enough tokens or the time is up; what is unfinished then is dropped.
+
+        After the first round, a round is made as large as the time left allows at the last round's speed, so that its
+        texts finish; where that would be a very small one, the writer stops early.
+        """
         settings, start = self._settings, time.perf_counter()
+        deadline = start + settings.seconds
         pairs: list[tuple[Sequence[int], Sequence[int]]] = []
         total, rounds = 0, 0
-        while total < settings.tokens and time.perf_counter() - start < settings.seconds:
+        speed = float("inf")  # prompts a second, of the last round
+        while total < settings.tokens and (begin := time.perf_counter()) < deadline:
+            count = self._round_size(settings.tokens - total, speed * (deadline - begin))
+            if count == 0:
+                self._report(f"generate: {deadline - begin:.0f} s are left, too few for another round")
+                break
             rounds += 1
-            deadline = start + settings.seconds
-            prompts = self._round_prompts(settings.tokens - total, deadline)
+            prompts = self._round_prompts(count, deadline)
             params = [self._params(settings.temperature, settings.max_tokens) for _ in prompts]
             greedy = self._params(0.0, settings.max_tokens)
             params = [greedy if self._rng.random() < settings.greedy_share else own for own in params]
+            before = len(pairs)
             for output in self._finished(prompts, params, deadline, settings.tokens - total):
                 answer = output.outputs[0].token_ids
                 pairs.append((output.prompt_token_ids, answer))
                 total += len(answer)
-            self._answers = [self._decode(answer) for _, answer in pairs[-settings.round_size :]]
-            spent = time.perf_counter() - start
-            self._report(f"generate: round {rounds}, {len(pairs):,} texts, {total:,} tokens, {spent:.0f} s")
+            self._keep_texts([answer for _, answer in pairs[-settings.round_size :]])
+            now = time.perf_counter()
+            speed = count * (len(pairs) - before) / max(1, len(prompts)) / (now - begin)
+            self._report(f"generate: round {rounds}, {len(pairs):,} texts, {total:,} tokens, {now - start:.0f} s")
         return Corpus.of(pairs)
 
     def held_out(self) -> dict[str, Corpus]:
@@ -108,13 +124,18 @@ class Writer:
 
     # --- below: one round ------------------------------------------------------------------------------
 
-    def _round_prompts(self, tokens_left: int, deadline: float) -> list[Prompt]:
-        """As many prompts as are needed, as tokens: from lists, and the model's own."""
+    def _round_size(self, tokens_left: int, in_time: float) -> int:
+        """How many prompts a round has of which ``in_time`` can be answered; 0 = too few for a round."""
         settings = self._settings
         # Answers have a fifth of their limit or more on average; after a round that was too small comes another.
-        count = min(settings.round_size, max(1, 5 * tokens_left // settings.max_tokens))
-        own = self._magpie(round(count * settings.magpie_share), deadline) if self._has_template else []
-        texts = make_prompts(count - len(own), self._rng, self._passage, passages.code)
+        wanted = min(settings.round_size, max(1, 5 * tokens_left // settings.max_tokens))
+        return 0 if in_time < min(wanted, SMALLEST_ROUND * settings.round_size) else int(min(wanted, max(1.0, in_time)))
+
+    def _round_prompts(self, count: int, deadline: float) -> list[Prompt]:
+        """About ``count`` prompts, as tokens: from lists, and the model's own."""
+        own_count = round(count * self._settings.magpie_share)
+        own = self._magpie(own_count, deadline) if self._has_template else []
+        texts = make_prompts(count - len(own), self._rng, self._passage, self._code)
         texts = [text for text in dict.fromkeys((*texts, *own)) if not is_held_out(text)]
         self._rng.shuffle(texts)
         return self._fitting(texts)
@@ -146,10 +167,12 @@ class Writer:
         stream = self._llm.stream(prompts, params)
         try:
             for output in stream:
+                if time.perf_counter() > deadline:
+                    break  # what ends later does not count
                 if output.finished and output.outputs[0].finish_reason != "error":
                     done.append(output)
                     total += len(output.outputs[0].token_ids)
-                if time.perf_counter() > deadline or (enough is not None and total >= enough):
+                if enough is not None and total >= enough:
                     break
         finally:
             stream.close()  # type: ignore[attr-defined]
@@ -176,11 +199,24 @@ class Writer:
     def _decode(self, ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
 
+    def _keep_texts(self, answers: Sequence[Sequence[int]]) -> None:
+        """Find what the next round may copy and sum up in ``answers``: their beginnings, and the code in them."""
+        (least, most), (least_code, most_code) = PASSAGE_CHARS, CODE_CHARS
+        texts = [self._decode(answer) for answer in answers]
+        cut = [text[:most].rpartition(".")[0] + "." for text in texts]
+        self._passages = [text for text in cut if len(text) >= least]
+        codes = (code.rstrip() for text in texts for code in CODE.findall(text))
+        self._codes = [code for code in codes if least_code <= len(code) <= most_code]
+
     def _passage(self, rng: random.Random) -> str:
         """A text to copy or sum up: an earlier answer, cut at a sentence, or a composed one."""
-        answer = rng.choice(self._answers) if self._answers and rng.random() < ANSWER_SHARE else ""
-        cut = answer[:PASSAGE_CHARS].rpartition(".")[0]
-        return cut + "." if len(cut) >= PASSAGE_CHARS // 4 else passages.passage(rng)
+        earlier = bool(self._passages) and rng.random() < ANSWER_SHARE
+        return rng.choice(self._passages) if earlier else passages.passage(rng)
+
+    def _code(self, rng: random.Random) -> str:
+        """Code to copy or change: that of an earlier answer, or composed."""
+        earlier = bool(self._codes) and rng.random() < ANSWER_SHARE
+        return rng.choice(self._codes) if earlier else passages.code(rng)
 
 
 def is_decent(text: str) -> bool:

@@ -23,6 +23,7 @@ class DraftHeads(Protocol):
 
     method: str  # the name in files
     num_steps: int  # J, tokens that are trained ahead
+    max_drafts: int | None  # tokens that they can guess ahead; None = any number
 
     def states(self, target: Target, hidden: torch.Tensor, batch: Batch) -> torch.Tensor:
         """``hidden`` [B, S, hidden], the target's → aligned states [J, B, S, hidden], with gradients."""
@@ -31,7 +32,8 @@ class DraftHeads(Protocol):
         """What greedy drafting would guess behind each position: [num_drafts, B, S] int64.
 
         Entry (d, b, p) is the guess of token p + 2 + d of the chain that starts behind p, where the target itself
-        gives token p + 1. Entries whose chain leaves the sequence mean nothing.
+        gives token p + 1. Entries whose chain leaves the sequence mean nothing. ``num_drafts`` is at most
+        ``max_drafts``.
         """
 
     def tensors(self) -> dict[str, torch.Tensor]:

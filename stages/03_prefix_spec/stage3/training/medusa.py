@@ -29,8 +29,14 @@ class MedusaHeads(nn.Module):
     def __init__(self, hidden_size: int, num_heads: int, num_layers: int) -> None:
         super().__init__()
         self.num_steps = num_heads
+        self.max_drafts: int | None = num_heads
         self.weight = nn.Parameter(torch.zeros(num_layers, num_heads, hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.zeros(num_layers, num_heads, hidden_size))
+
+    @staticmethod
+    def count_parameters(hidden_size: int, num_heads: int, num_layers: int) -> int:
+        """How many parameters heads of these sizes have; nothing is made."""
+        return num_layers * num_heads * (hidden_size + 1) * hidden_size
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """[B, S, H] → [K, B, S, H]: each head's state, to be projected."""

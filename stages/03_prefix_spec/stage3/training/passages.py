@@ -32,6 +32,18 @@ SENTENCES = (
     "However, the results were better than expected, and the group decided to go on.",
     "On the last day, {name} wrote a long letter about {thing} and sent it to {friend}.",
     "A good start is to spend {number} minutes a day on {topic}.",
+    "In {year}, {name} opened a school for {topic}, which had only {number} pupils at first.",
+    "What makes {topic} difficult is not the rules but the exceptions.",
+    "The museum in {place} shows {number} objects, among them {thing}.",
+    "Before {year}, hardly anybody had heard of {topic}; today it is part of daily life.",
+    "{name} prefers {topic}, while {friend} would rather hear about {other}.",
+    "The price rose by {number} percent within a year, so many people looked for something cheaper.",
+    "Experts agree that {topic} will become more important, but they disagree about the reasons.",
+    "When the rain stopped, {name} and {friend} walked to {place} and waited for the others.",
+    "Two things are needed for {topic}: time, and somebody who explains it well.",
+    "The letter was {number} pages long and did not mention {thing} at all.",
+    "Later, {friend} became known for a book on {other}, which was translated {number} times.",
+    "This is why the council decided in {year} to spend more on {topic}.",
 )
 FUNCTIONS = (
     """def {verb}_{noun}(values):
@@ -80,10 +92,10 @@ NOUNS = ("orders", "scores", "names", "prices", "points", "books", "users", "row
 
 
 def passage(rng: random.Random) -> str:
-    """Three to eight sentences about one or two topics."""
+    """Five to eleven sentences about one or two topics."""
     topic, other = rng.sample(topics.TOPICS, 2)
     name, friend = rng.sample(topics.NAMES, 2)
-    chosen = rng.sample(SENTENCES, rng.randrange(3, 9))
+    chosen = rng.sample(SENTENCES, rng.randrange(5, 12))
     return " ".join(
         sentence.format(
             topic=topic,
@@ -100,9 +112,9 @@ def passage(rng: random.Random) -> str:
 
 
 def code(rng: random.Random) -> str:
-    """One to three functions or classes, and perhaps a use of one."""
+    """Two to four functions or classes, and perhaps a use of one."""
     parts = []
-    for template in rng.sample(FUNCTIONS, rng.randrange(1, 4)) + rng.sample(USES, rng.randrange(2)):
+    for template in rng.sample(FUNCTIONS, rng.randrange(2, 5)) + rng.sample(USES, rng.randrange(2)):
         noun = rng.choice(NOUNS)
         values = {"verb": rng.choice(VERBS), "noun": noun, "Noun": noun.title(), "number": rng.randrange(2, 40)}
         parts.append(template.format_map(values))

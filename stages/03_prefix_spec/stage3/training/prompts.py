@@ -11,6 +11,7 @@ vLLM: none (it does not train).
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 
 from stage3.training import topics
@@ -81,31 +82,50 @@ ARITHMETIC = (
 )
 COPY = (
     "Repeat the following text exactly:\n\n{passage}",
+    "Repeat this text, word for word:\n\n{passage}",
     "Copy this text word for word:\n\n{passage}",
     "Correct the spelling in this text and change nothing else:\n\n{typos}",
     "Fix the typos:\n\n{typos}",
+    "Fix the typos in this text. Change nothing else.\n\n{typos}",
     "Rewrite this text and replace {name} by {friend}:\n\n{passage}",
     "Print this text again, and add one sentence at the end:\n\n{passage}",
     "Write this text in the past tense:\n\n{passage}",
+    "{passage}\n\nPlease repeat the text above.",
 )
 COPY_CODE = (
     "Repeat this code exactly:\n\n```\n{code}\n```",
+    "Print this Python code once more, without changes:\n\n```python\n{code}\n```",
     "Rename the variable {variable} to {renamed} in this code and print all of it:\n\n```\n{code}\n```",
+    "Replace the name {variable} by {renamed} in this Python code and show the whole code:\n\n```python\n{code}\n```",
     "Add a comment to this code and print all of it:\n\n```\n{code}\n```",
     "Find the bug in this code, if there is one, and print the corrected code:\n\n```\n{code}\n```",
     "Translate this code to JavaScript:\n\n```\n{code}\n```",
 )
 SUMMARY = (
     "Summarize this text in two sentences:\n\n{passage}",
+    "Summarize the text below in {few} sentences.\n\n{passage}",
+    "Write a summary of this text, {few} sentences long:\n\n{passage}",
     "What are the main points of this text?\n\n{passage}",
     "Sum up the following in one paragraph:\n\n{passage}",
     "Give this text a title and say what it is about:\n\n{passage}",
     "Answer with quotes from the text: what does it say?\n\n{passage}",
+    "{passage}\n\nSummarize the text above in {few} sentences.",
 )
-KINDS: tuple[tuple[Sequence[str], int], ...] = (  # with their shares in percent
-    (CHAT, 20), (EXPLAIN, 12), (WRITING, 15), (LISTS, 13), (CODE, 13), (ARITHMETIC, 3), (COPY, 10), (COPY_CODE, 5),
-    (SUMMARY, 9),
-)  # fmt: skip
+# Name, templates, share in percent. Copies and summaries are a third and more: most of their answer is in the prompt,
+# where drafts are worth most, and it takes many examples to learn to look there.
+KINDS: tuple[tuple[str, Sequence[str], int], ...] = (
+    ("chat", CHAT, 15),
+    ("explain", EXPLAIN, 9),
+    ("writing", WRITING, 12),
+    ("lists", LISTS, 11),
+    ("code", CODE, 11),
+    ("arithmetic", ARITHMETIC, 2),
+    ("copy of a text", COPY, 14),
+    ("copy of code", COPY_CODE, 9),
+    ("summary", SUMMARY, 17),
+)
+
+VARIABLE = re.compile(r"^ *([a-z_]{3,}) [-+]?= |\bfor ([a-z_]{3,}) in ", re.MULTILINE)  # assigned, or of a loop
 
 Texts = Callable[[random.Random], str]  # gives another text each time
 
@@ -118,8 +138,8 @@ def make_prompts(count: int, rng: random.Random, passage: Texts, code: Texts) ->
         passage: gives a paragraph.
         code: gives some lines of Python.
     """
-    kinds = rng.choices([kind for kind, _ in KINDS], [share for _, share in KINDS], k=count)
-    return [_fill(rng.choice(kind), rng, passage, code) for kind in kinds]
+    kinds = rng.choices([templates for _, templates, _ in KINDS], [share for _, _, share in KINDS], k=count)
+    return [_fill(rng.choice(templates), rng, passage, code) for templates in kinds]
 
 
 def misspell(text: str, rng: random.Random, share: float = 0.08) -> str:
@@ -148,12 +168,14 @@ def _fill(template: str, rng: random.Random, passage: Texts, code: Texts) -> str
         "count": str(rng.randrange(3, 13)),
         "number": str(number),
         "end": str(number + rng.randrange(5, 40)),
-        "variable": "values",
-        "renamed": rng.choice(("items", "numbers", "data", "entries", "samples")),
+        "few": rng.choice(("two", "three", "four")),
     }
     if "{passage}" in template or "{typos}" in template:
         values["passage"] = passage(rng)
         values["typos"] = misspell(values["passage"], rng)
     if "{code}" in template:
         values["code"] = code(rng)
+        found = sorted({a or b for a, b in VARIABLE.findall(values["code"])}) or ["values"]
+        values["variable"] = rng.choice(found)
+        values["renamed"] = rng.choice([name for name in topics.VARIABLES if name not in values["code"]] or ["renamed"])
     return template.format_map(values)

@@ -77,3 +77,8 @@ with commas
 """)
 
 LANGUAGES = ("Python", "Python", "Python", "JavaScript", "Java", "C", "SQL", "HTML")
+
+VARIABLES = _items("""
+items; numbers; data; entries; samples; elements; current; total_sum; record; output; counter; position; text_lines;
+parts; collected; limit_value; first_one; answer; queue; size_so_far
+""")

@@ -42,7 +42,7 @@ class TrainSettings:
     decay: float  # a step further ahead counts that much less
     clip: float  # largest norm of the gradient
     max_steps: int | None = None  # None = the time alone decides
-    batch_tokens: int = 16384  # places in a batch, padding too
+    batch_tokens: int = 8192  # places in a batch, padding too
     hard_share: float = 0.0  # 0..1, how much of the label is the token that came
     log_every: int = 50  # steps
     seed: int = 0

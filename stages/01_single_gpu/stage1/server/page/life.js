@@ -1,7 +1,7 @@
 // A request's life: when it waited, when its prompt was computed, when its tokens came. Knows a TraceModel.
 
 import { palette, prepare } from "./draw.js";
-import { counted, drawn } from "./trace.js";
+import { counted, drawn, entryOf } from "./trace.js";
 
 const LEFT = 116;
 const BAR = 22;
@@ -9,14 +9,14 @@ const GAPS = 56; // height of the picture of inter-token latencies
 
 /** Its times, in seconds; what did not happen, or is no longer known, is null. */
 export function lifeOf(model, request) {
-  const spans = []; // the steps that computed some of it: {t, done, start, n}
+  const spans = []; // the steps that computed some of it: {t, done, start, n, drafts}
   const arrivals = []; // {t, n}: tokens that came
   const from = request.added ?? -Infinity;
   for (const entry of model.steps) {
     if (entry.t < from || !Object.hasOwn(entry.tokens, request.id)) continue;
     if (request.ended !== null && entry.t > request.ended) break;
     const [start, n] = entry.tokens[request.id];
-    spans.push({ t: entry.t, done: entry.done, start, n });
+    spans.push({ t: entry.t, done: entry.done, start, n, drafts: entryOf(entry.drafts, request.id) ?? 0 });
     const count = drawn(entry, request.id).length;
     if (count > 0 && entry.done !== null) arrivals.push({ t: entry.done, n: count });
   }
@@ -31,6 +31,8 @@ export function lifeOf(model, request) {
     begin,
     end: request.ended ?? Math.max(begin, newest?.done ?? newest?.t ?? begin),
     tokens: arrivals.reduce((sum, { n }) => sum + n, 0),
+    speculates: model.speculation.verifications > 0,
+    caches: model.prefix.found > 0,
   };
 }
 
@@ -40,14 +42,20 @@ export function describeLife(life) {
   const sorted = [...life.itl].sort((a, b) => a - b);
   return [
     ["prompt", request.promptTokens === null ? "–" : counted(request.promptTokens, "token")],
+    ...(life.caches ? [["from the cache", counted(request.cached, "token")]] : []),
     ["waited", milliseconds(life.waited)],
     ["TTFT", milliseconds(life.ttft)],
     ["ITL, median", milliseconds(sorted[sorted.length >> 1] ?? null)],
     ["ITL, longest", milliseconds(sorted.at(-1) ?? null)],
     ["output", counted(life.tokens, "token")],
+    ...(life.speculates ? [["drafts stayed", `${count(request.stayed)} of ${count(request.drafts)}`]] : []),
     ["preempted", request.preempted.length === 0 ? "never" : `${request.preempted.length} ×`],
     ["ended by", request.reason ?? "not yet"],
   ];
+}
+
+function count(number) {
+  return number.toLocaleString("en");
 }
 
 /** Seconds as milliseconds, in words. */
@@ -67,8 +75,8 @@ export function drawLife(canvas, life) {
   pen.globalAlpha = 0.5;
   pen.fillRect(x(life.begin), 12, Math.max(0, x(spans[0]?.t ?? life.end) - x(life.begin)), BAR);
   pen.fillStyle = colour(`lane-${request.colour}`);
-  for (const { t, done, n } of spans) {
-    pen.globalAlpha = n > 1 ? 1 : 0.45;
+  for (const { t, done, n, drafts } of spans) {
+    pen.globalAlpha = n - drafts > 1 ? 1 : 0.45;
     pen.fillRect(x(t), 12, Math.max(1, x(done ?? t) - x(t) - 0.5), BAR);
   }
   pen.globalAlpha = 1;

@@ -1,10 +1,11 @@
 // The live picture: follows /live, keeps a TraceModel, and lets one look at any step with mouse, finger or keys.
 
 import { blockGrid, drawBlocks, drawTimeline, requestAt, shownBlocks, stepAt } from "./draw.js";
+import { showPrefix, showSpeculation } from "./gains.js";
 import { describeLife, drawLife, lifeOf } from "./life.js";
 import { describeMask, drawMask } from "./mask.js";
 import { stepRows } from "./step_table.js";
-import { TraceModel, describeStep, shortId } from "./trace.js";
+import { TraceModel, describeDrafts, describeStep, shortId } from "./trace.js";
 
 const byId = (id) => document.getElementById(id);
 const timeline = byId("timeline");
@@ -52,6 +53,8 @@ function render() {
     showNumbers(model.steps[newest]);
     showStep(model.steps[looked ?? -1], looked);
     showLife();
+    showSpeculation(byId("speculation"), model.speculation);
+    showPrefix(byId("prefix"), model.prefix);
   }
   requestAnimationFrame(render);
 }
@@ -73,7 +76,8 @@ function showStep(entry, index) {
   if (entry === undefined) return;
   timeline.setAttribute("aria-valuenow", String(index));
   timeline.setAttribute("aria-valuetext", describeStep(entry));
-  byId("step_title").textContent = `Step ${entry.step} at ${entry.t.toFixed(3)} s`;
+  const drafts = describeDrafts(entry);
+  byId("step_title").textContent = `Step ${entry.step} at ${entry.t.toFixed(3)} s${drafts === "" ? "" : ` · ${drafts}`}`;
   byId("step_table").tBodies[0].replaceChildren(...stepRows(model, entry));
   drawMask(byId("mask"), model, entry);
   byId("mask_note").textContent = describeMask(entry);

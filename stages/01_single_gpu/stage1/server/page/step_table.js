@@ -1,13 +1,13 @@
 // What a step computed, as rows of a table. All text goes through textContent: a request's id is a client's words.
 
-import { drawn, shortId } from "./trace.js";
+import { describeDrafts, drawn, shortId } from "./trace.js";
 
-/** A row a request: who, which positions, and the tokens that were drawn. */
+/** A row a request: who, which positions and drafts, and the tokens that were drawn. */
 export function stepRows(model, entry) {
   return Object.entries(entry.tokens).map(([id, [start, n]]) => {
     const row = document.createElement("tr");
     const tone = model.requests.get(id)?.colour;
-    row.append(cell(shortId(id), id, tone), cell(span(start, n)), cell(drawn(entry, id).join(", ") || "–"));
+    row.append(cell(shortId(id), id, tone), cell(span(start, n, describeDrafts(entry, id))), cell(drawn(entry, id).join(", ") || "–"));
     return row;
   });
 }
@@ -20,6 +20,7 @@ function cell(text, title = "", tone = undefined) {
   return made;
 }
 
-function span(start, n) {
-  return n === 1 ? `1: position ${start}` : `${n.toLocaleString("en")}: positions ${start} to ${start + n - 1}`;
+function span(start, n, drafts) {
+  const where = n === 1 ? `1: position ${start}` : `${n.toLocaleString("en")}: positions ${start} to ${start + n - 1}`;
+  return drafts === "" ? where : `${where} (${drafts})`;
 }

@@ -6,11 +6,17 @@ export class TraceModel {
   constructor(keptSteps = KEPT_STEPS) {
     this.keptSteps = keptSteps;
     this.start = null; // the trace_start event
-    this.steps = []; // {step, t, done, tokens, running, waiting, ids}, oldest first; done: when the result came, or null
+    // {step, t, done, tokens, drafts, running, waiting, ids, stayed}, oldest first; done: when the result came, or null;
+    // drafts: how many of its tokens are speculated; stayed: id → how many of a request's drafts became output
+    this.steps = [];
     this.requests = new Map(); // id → what request() makes
     this.owners = new Map(); // block → set of request ids
     this.unknown = new Map(); // kind of event that is not known → how many: later stages have more kinds
     this.numLost = 0;
+    // Verifications of a request's drafts, each step anew; of the drafts those that stayed, in all and at each place; and
+    // the tokens that came of it.
+    this.speculation = { verifications: 0, drafts: 0, stayed: 0, places: [], tokens: 0 };
+    this.prefix = { looked: 0, found: 0 }; // tokens of prompts, in the prefix cache
     this.numSeen = 0; // requests
     this.numEnded = 0; // requests since the newest step
   }
@@ -35,13 +41,13 @@ export class TraceModel {
     },
     step_scheduled(event) {
       this.steps.push({
-        step: event.step, t: event.t, done: null, tokens: event.tokens, running: event.num_running,
-        waiting: event.num_waiting, ids: {},
+        step: event.step, t: event.t, done: null, tokens: event.tokens, drafts: event.drafts ?? {},
+        running: event.num_running, waiting: event.num_waiting, ids: {}, stayed: new Map(),
       });
       this.numEnded = 0;
       for (const [id, [start, n]] of Object.entries(event.tokens)) {
         const request = this.request(id);
-        if (request.lane === null) request.lane = this.freeLane();
+        if (request.lane === null) this.admit(request);
         request.computed = start + n;
         request.lastStep = event.step;
       }
@@ -49,13 +55,17 @@ export class TraceModel {
     },
     tokens_sampled(event) {
       const step = this.steps.findLast((entry) => entry.step === event.step);
-      if (step !== undefined) Object.assign(step, { ids: event.ids, done: event.t });
+      if (step === undefined) return;
+      Object.assign(step, { ids: event.ids, done: event.t });
+      for (const [id, ids] of Object.entries(event.ids)) this.draw(this.request(id), step, ids.length);
     },
     blocks_taken(event) {
       this.own(event.req_id, event.block_ids);
     },
     blocks_shared(event) {
       this.own(event.req_id, event.block_ids);
+      const request = this.request(event.req_id);
+      if (request.lane === null) request.cached = event.num_tokens; // later it finds again what it computed itself
     },
     blocks_freed(event) {
       for (const block of event.block_ids) {
@@ -64,7 +74,9 @@ export class TraceModel {
         if (owners?.size === 0) this.owners.delete(block);
       }
       const request = this.requests.get(event.req_id);
-      if (request !== undefined) request.blocks = request.blocks.filter((block) => !event.block_ids.includes(block));
+      if (request === undefined) return;
+      request.blocks = request.blocks.filter((block) => !event.block_ids.includes(block));
+      if (request.lane === null) request.cached = 0; // there was no room for it: it will look again
     },
     request_preempted(event) {
       const request = this.request(event.req_id);
@@ -74,6 +86,7 @@ export class TraceModel {
     request_finished(event) {
       const request = this.request(event.req_id);
       if (!request.finished && request.lane !== null) this.numEnded += 1;
+      if (!request.finished) this.drop(request, request.output - event.num_output_tokens);
       Object.assign(request, { finished: true, reason: event.reason, ended: event.t, endedAt: this.steps.length - 1 });
     },
     events_lost(event) {
@@ -87,12 +100,57 @@ export class TraceModel {
       request = {
         id, lane: null, colour: this.numSeen++ % 8, promptTokens: null, computed: 0, finished: false, reason: null,
         lastStep: -1, blocks: [], preempted: [],
+        cached: 0, // tokens of its prompt that were found in the prefix cache
+        drafts: 0, stayed: 0, output: 0, verified: null, // its drafts and tokens; the step that verified drafts of it last
         added: null, ended: null, // seconds
         addedAt: this.steps.length, endedAt: null, // indices of the steps between which it lives
       };
       this.requests.set(id, request);
     }
     return request;
+  }
+
+  /** The first step with a request: all of its prompt has been looked up by now. */
+  admit(request) {
+    request.lane = this.freeLane();
+    if (request.promptTokens === null) return; // its beginning is not known
+    this.prefix.looked += request.promptTokens;
+    this.prefix.found += request.cached;
+  }
+
+  /** A step drew `count` tokens for a request: of drafts those that stayed, and one more. */
+  draw(request, step, count) {
+    request.output += count;
+    request.verified = null;
+    const drafts = entryOf(step.drafts, request.id) ?? 0;
+    if (drafts === 0) return;
+    request.verified = step;
+    request.drafts += drafts;
+    if (request.lastStep === step.step) request.computed -= drafts + 1 - count; // what was rejected is computed anew
+    const { speculation } = this;
+    speculation.verifications += 1;
+    speculation.drafts += drafts;
+    speculation.tokens += count;
+    while (speculation.places.length < drafts) speculation.places.push(0);
+    this.stay(request, step, count - 1);
+  }
+
+  /** `count` of a request's drafts in a step became output. */
+  stay(request, step, count) {
+    const before = step.stayed.get(request.id) ?? 0;
+    step.stayed.set(request.id, count);
+    request.stayed += count - before;
+    this.speculation.stayed += count - before;
+    for (let place = before; place < count; place += 1) this.speculation.places[place] += 1;
+    for (let place = count; place < before; place += 1) this.speculation.places[place] -= 1;
+  }
+
+  /** A request ended with `count` tokens fewer than were drawn for it: accepted drafts behind the end are no gain. */
+  drop(request, count) {
+    const step = request.verified;
+    if (step === null || count <= 0) return;
+    this.speculation.tokens -= count;
+    this.stay(request, step, Math.min(step.stayed.get(request.id), Math.max(0, drawn(step, request.id).length - count)));
   }
 
   own(id, blocks) {
@@ -134,12 +192,29 @@ export function counted(number, noun) {
 export function describeStep(entry) {
   const counts = Object.values(entry.tokens).map(([, n]) => n);
   const total = counts.reduce((sum, n) => sum + n, 0);
-  return `step ${entry.step}: ${counted(total, "token")} of ${counted(counts.length, "request")}, ${entry.waiting} waiting`;
+  const drafts = describeDrafts(entry);
+  return `step ${entry.step}: ${counted(total, "token")} of ${counted(counts.length, "request")}, ${entry.waiting} waiting` +
+    (drafts === "" ? "" : `, ${drafts}`);
 }
 
-/** The token ids that a step drew for a request. Ids are a client's words: "constructor" is one like any other. */
+/** A step's drafts in words, or those of request `id` alone; nothing where there are none. */
+export function describeDrafts(entry, id = null) {
+  const ids = id === null ? Object.keys(entry.drafts) : [id];
+  const sum = (of) => ids.reduce((total, key) => total + (of(key) ?? 0), 0);
+  const drafts = sum((key) => entryOf(entry.drafts, key));
+  if (drafts === 0) return "";
+  const stayed = entry.done === null ? "" : `, ${sum((key) => entry.stayed.get(key)).toLocaleString("en")} stayed`;
+  return `${counted(drafts, "draft")}${stayed}`;
+}
+
+/** What a dictionary of a trace has of a request. Ids are a client's words: "constructor" is one like any other. */
+export function entryOf(dictionary, id) {
+  return Object.hasOwn(dictionary, id) ? dictionary[id] : undefined;
+}
+
+/** The token ids that a step drew for a request. */
 export function drawn(entry, id) {
-  return Object.hasOwn(entry.ids, id) ? entry.ids[id] : [];
+  return entryOf(entry.ids, id) ?? [];
 }
 
 /** A request's id, short enough for a label: its end tells more than its beginning. */
