@@ -103,14 +103,14 @@ def test_plain_requests_are_drawn_inside_the_graph_and_others_behind_it(replays)
 
 
 def test_out_of_memory_at_capture_leaves_out_the_sizes_that_do_not_fit(monkeypatch, caplog) -> None:
-    capture = graphs._capture
+    capture = graphs.capture_step
 
     def small_ones_only(size, *args):
         if size.num_tokens > 4:
             raise torch.OutOfMemoryError
         return capture(size, *args)
 
-    monkeypatch.setattr(graphs, "_capture", small_ones_only)
+    monkeypatch.setattr(graphs, "capture_step", small_ones_only)
     with stage1_llm.LLM(**TINY) as plain:
         expected = tokens(plain.generate(PROMPTS, PARAMS))
     with caplog.at_level(logging.WARNING), LLM(**TINY, num_gpu_blocks_override=64, max_num_seqs=16) as llm:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
 
+from sixfold.exercises.importer import load_file
 from stage1.server.app import create_app
 from stage1.trace.events import (
     BlocksFreed,
@@ -29,9 +26,8 @@ from stage1.trace.events import (
     TraceStart,
 )
 
-PAGE = files("stage1.server").joinpath("page")
-NAMES = sorted(entry.name for entry in PAGE.iterdir() if entry.is_file())
-SOURCES = {name: PAGE.joinpath(name).read_text(encoding="utf-8") for name in NAMES}
+bed = load_file(Path(__file__).with_name("page_bed.py"))
+NAMES, SOURCES, as_json, needs_node, run_js = bed.NAMES, bed.SOURCES, bed.as_json, bed.needs_node, bed.run_js
 
 
 def get(*paths: str) -> list[httpx.Response]:
@@ -107,24 +103,6 @@ def test_no_text_becomes_markup_and_nothing_is_fetched_from_outside(name: str) -
 
 # --- its logic ---------------------------------------------------------------------------------------
 
-needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-
-
-@pytest.fixture
-def run_js(tmp_path: Path) -> Any:
-    """Runs a script beside the page's modules and returns what it prints, as JSON."""
-    for name in NAMES:
-        (tmp_path / name).write_text(SOURCES[name], encoding="utf-8")
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-
-    def run(script: str, given: Any = None) -> Any:
-        (tmp_path / "main.js").write_text(f"const given = {json.dumps(given)};\n{script}", encoding="utf-8")
-        done = subprocess.run(["node", str(tmp_path / "main.js")], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
-
 
 @needs_node
 def test_events_survive_any_cut(run_js: Any) -> None:
@@ -178,10 +156,6 @@ TRACE = [
     BlocksTaken(0.6, "c", [0]),
     StepScheduled(0.6, 2, {"a": (51, 1), "c": (0, 100)}, 2, 0),
 ]
-
-
-def as_json(trace: list[Any]) -> list[Any]:
-    return [msgspec.to_builtins(event) for event in trace] + [{"kind": "of_a_later_stage", "t": 1}]
 
 
 @needs_node

@@ -3,9 +3,9 @@
 Owns the layout, and the arithmetic of what speculation saves, a calculation and no measurement. Reads counters of an
 engine; does not know models.
 
-    a step without drafts     max(1, B / balance)              in units of "all weights, read once"
-    a step with k drafts      max(1, B * (1 + k) / balance)    for B requests; balance is the machine's
-    the guesses               draft_cost                       weights that they read, over the model's
+    a step without drafts     max(1, B / balance)                 in units of "all weights, read once"
+    a step with k drafts      max(1, B * (1 + k) / balance)       for B requests; balance is the machine's
+    its guesses               draft_cost * max(1, B / balance)    draft_cost: weights that they read, over the model's
 
 vLLM: none; ``v1/spec_decode/metrics.py`` logs the counters.
 """
@@ -124,6 +124,7 @@ def draw_acceptance(shares: Mapping[str, Mapping[str, Sequence[float]]]) -> Figu
             ax.bar(places, heights, width=0.92 * width, color=palette.lighter(palette.PROMPT, 0.3 * number),
                    label=f"draft {number + 1}")  # fmt: skip
         ax.set_xticks(range(len(kinds)), list(kinds))
+        ax.set_xlim(-0.5, max(map(len, shares.values())) - 0.5)
         ax.set_ylim(0, 1)
         palette.bare(ax)
         lengths = " · ".join(f"{1 + sum(row):.2f}" for row in kinds.values())
@@ -144,7 +145,8 @@ class Payoff:
     def speed_up(self, batch: int, balance: float) -> float:
         """Tokens in a given time with drafts, over those without; calculated, see the module."""
         plain = max(1.0, batch / balance)
-        return self.length * plain / (max(1.0, batch * (1 + self.num_drafts) / balance) + self.draft_cost)
+        with_drafts = max(1.0, batch * (1 + self.num_drafts) / balance) + self.draft_cost * plain
+        return self.length * plain / with_drafts
 
     def break_even(self, balance: float) -> int | None:
         """Most requests at a time for which drafts do not make it slower; ``None`` where they do for a single one."""
@@ -155,7 +157,7 @@ class Payoff:
 
 
 def draw_payoffs(payoffs: Mapping[str, Payoff], balance: float, most: int = 512) -> Figure:
-    """A line a drafter: the calculated speed-up over the requests that decode at the same time."""
+    """A line a drafter: the calculated speed-up over the requests that decode at the same time, up to ``most``."""
     figure = palette.new_figure(8.5, 3.2)
     ax = figure.subplots()
     batches = range(1, most + 1)

@@ -41,7 +41,7 @@ def info_router(context: Context) -> APIRouter:
 
     @router.api_route("/status", methods=probed)
     async def status() -> dict[str, Any]:
-        """Which stage and model run, whose parts are in use, and how busy the engine is."""
+        """Which stage and model run, whose parts are in use, how busy the engine is, and what it need not compute."""
         stats = await _stats(context)
         return {
             "stage": client.stage,
@@ -52,6 +52,11 @@ def info_router(context: Context) -> APIRouter:
             "num_running": stats.num_running,
             "num_waiting": stats.num_waiting,
             "kv_usage": stats.kv_usage,
+            "prefix_queries": stats.prefix_queries,
+            "prefix_hits": stats.prefix_hits,
+            "verifications": stats.verifications,
+            "drafts": stats.drafts,
+            "accepted_per_position": stats.accepted_per_position,
         }
 
     @router.api_route("/metrics", methods=probed)

@@ -48,14 +48,10 @@ export function describeLife(life) {
     ["ITL, median", milliseconds(sorted[sorted.length >> 1] ?? null)],
     ["ITL, longest", milliseconds(sorted.at(-1) ?? null)],
     ["output", counted(life.tokens, "token")],
-    ...(life.speculates ? [["drafts stayed", `${count(request.stayed)} of ${count(request.drafts)}`]] : []),
+    ...(life.speculates ? [["drafts stayed", `${request.stayed.toLocaleString("en")} of ${request.drafts.toLocaleString("en")}`]] : []),
     ["preempted", request.preempted.length === 0 ? "never" : `${request.preempted.length} ×`],
     ["ended by", request.reason ?? "not yet"],
   ];
-}
-
-function count(number) {
-  return number.toLocaleString("en");
 }
 
 /** Seconds as milliseconds, in words. */

@@ -1,7 +1,7 @@
 // The live picture: follows /live, keeps a TraceModel, and lets one look at any step with mouse, finger or keys.
 
 import { blockGrid, drawBlocks, drawTimeline, requestAt, shownBlocks, stepAt } from "./draw.js";
-import { showPrefix, showSpeculation } from "./gains.js";
+import { number, showPrefix, showSpeculation } from "./gains.js";
 import { describeLife, drawLife, lifeOf } from "./life.js";
 import { describeMask, drawMask } from "./mask.js";
 import { stepRows } from "./step_table.js";
@@ -91,14 +91,7 @@ function showLife() {
   byId("life_title").textContent = `Life of ${shortId(request.id)}`;
   byId("life_title").title = request.id;
   drawLife(byId("life"), life);
-  byId("life_numbers").replaceChildren(...describeLife(life).map(([name, value]) => number(name, value)));
-}
-
-function number(name, value) {
-  const box = document.createElement("div");
-  box.append(Object.assign(document.createElement("dt"), { textContent: name }));
-  box.append(Object.assign(document.createElement("dd"), { textContent: value }));
-  return box;
+  byId("life_numbers").replaceChildren(...describeLife(life).map(number));
 }
 
 function blockSummary() {

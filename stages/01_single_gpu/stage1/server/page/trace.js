@@ -110,7 +110,10 @@ export class TraceModel {
     return request;
   }
 
-  /** The first step with a request: all of its prompt has been looked up by now. */
+  /**
+   * The first step with a request: its prompt has been looked up by now. A request that asks for the log-probabilities
+   * of its prompt finds nothing; the trace does not tell, so it counts as looked up all the same.
+   */
   admit(request) {
     request.lane = this.freeLane();
     if (request.promptTokens === null) return; // its beginning is not known
