@@ -197,13 +197,12 @@ def main() -> None:
         else:  # enough prompts that most of the time ``batch`` of them run
             prompts = mixed * -(-3 * batch // len(mixed))
             rows += rows_of(point(arms, prompts, batch, eos, args.rounds), ALL, batch)
-    result["rows"] = rows
-    result["rates_after"] = base.device_rates()
+        result |= {"rows": rows, "rates_after": base.device_rates()}
+        if args.out is not None:  # after each batch: what is measured is kept
+            args.out.mkdir(parents=True, exist_ok=True)
+            name = f"stage3_speculation_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
+            (args.out / name).write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result["rates_after"]))
-    if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
-        name = f"stage3_speculation_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
-        (args.out / name).write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

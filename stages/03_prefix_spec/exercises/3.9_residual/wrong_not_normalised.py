@@ -1,8 +1,8 @@
 """The random number is compared with sums that do not end at 1.
 
-All of max(p - q, 0) together is the probability that a draft is rejected, often far less than 1. A number in [0, 1) then
-lies behind its end most of the time, and the last token gets what is not its own. Divide by the sum, or stretch the
-number by it.
+All of max(p - q, 0) together is the probability that a draft is rejected, often far less than 1. A number in [0, 1)
+then lies behind its end most of the time, and the last token gets what is not its own. Divide by the sum, or stretch
+the number by it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns their sizes and the choice of one. Does not know what is computed.
 
     verify graphs    R requests with at most 1 + k tokens each: a step that decodes, drafts included
-    mixed graphs     those beside a few chunks of prompts, in 64, 128, … 512 tokens
+    mixed graphs     those beside a few chunks of prompts, in 64, 128, … 512, 640, … 1,024 tokens
     draft graphs     one behind each graph of a step, in which the drafter reads what that graph left
 
 A request with fewer drafts than k, or none, sends fewer tokens; how many is read on the device.
@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,12 +23,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stage2.graphs import Computed, Size, StepGraph, capture, capture_step, graph_sizes
+from stage2.graphs import MAX_CHUNKS, Computed, Size, StepGraph, capture, capture_step, graph_sizes
 from stage2.inputs import MOST_FEW, StepBatch, StepBuffers
 from stage2.runner import StepLimits
 
 logger = logging.getLogger(__name__)
 
+# A request that decodes has several tokens, so a batch and the prompts that join it have more than stage 2's.
+LARGE_MIXED = (640, 768, 896, 1024)
 Draft = Callable[[StepBatch, torch.Tensor, bool], None]  # batch, hidden, whether it guesses
 
 
@@ -45,11 +46,9 @@ def verify_sizes(limits: StepLimits, max_batch: int, width: int) -> list[Size]:
         return []
     sizes = graph_sizes(limits.max_reqs, limits.max_tokens)
     most = min(max_batch, limits.max_reqs)
-    mixed = [
-        replace(size, num_reqs=min(size.num_reqs, most), max_draws=width)
-        for size in sizes
-        if size.num_chunks and size.num_tokens > width
-    ]
+    tokens = [size.num_tokens for size in sizes if size.num_chunks and size.num_tokens > width]
+    tokens += [n for n in LARGE_MIXED if n <= limits.max_tokens]
+    mixed = [Size(min(n, most), n, MAX_CHUNKS, n, width) for n in tokens]
     batches = sorted({size.num_reqs for size in sizes if not size.num_chunks and size.num_reqs < most} | {most})
     whole = [Size(n, n * width, 0, width, width) for n in reversed(batches) if n * width <= limits.max_tokens]
     return sorted(mixed + whole, key=lambda size: -size.num_tokens)

@@ -7,10 +7,9 @@ def draw_residual(target, draft, uniform):
     tokens = []
     for p, q, number in zip(target.tolist(), draft.tolist(), uniform.tolist(), strict=True):
         widths = [max(a - b, 0.0) for a, b in zip(p, q, strict=True)]
-        end = 0.0
-        for token, width in enumerate(widths):
-            end += width
-            if number * sum(widths) < end:
-                break
+        token, end = 0, widths[0]
+        while end <= number * sum(widths) and token + 1 < len(widths):
+            token += 1
+            end += widths[token]
         tokens.append(token)
     return torch.tensor(tokens)

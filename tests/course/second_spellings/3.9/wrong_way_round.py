@@ -8,10 +8,9 @@ def draw_residual(target, draft, uniform):
     for p, q, number in zip(target.tolist(), draft.tolist(), uniform.tolist(), strict=True):
         widths = [b - min(a, b) for a, b in zip(p, q, strict=True)]
         widths = widths if sum(widths) else p
-        end = 0.0
-        for token, width in enumerate(widths):
-            end += width
-            if end > number * sum(widths):
-                break
+        token, end = 0, widths[0]
+        while end <= number * sum(widths) and token + 1 < len(widths):
+            token += 1
+            end += widths[token]
         tokens.append(token)
     return torch.tensor(tokens)
