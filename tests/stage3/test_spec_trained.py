@@ -1,7 +1,6 @@
 """The heads that come with the stage, in the engine with the model that they were trained for."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
