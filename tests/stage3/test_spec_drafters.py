@@ -1,5 +1,6 @@
 """Drafters with weights in the engine: plain decoding's tokens whatever they guess, and guesses that see it all."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,23 @@ def test_a_model_that_drafts_for_itself_is_always_right(settings, configs) -> No
     assert stats.prefix_hits > 0
     assert sum(stats.accepted_per_position) >= 0.97 * stats.drafts  # all but those behind a request's end
     assert stats.drafts > 4 * 2 * 40
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_guided_requests_hold_their_grammar_beside_free_ones(method, drawn, configs) -> None:
+    guided = SamplingParams(temperature=0.9, seed=9, max_tokens=40, structured_outputs={"regex": r"([ab]c?){6}\d{4}"})
+    greedy = SamplingParams(temperature=0, max_tokens=40, structured_outputs={"choice": ["seven", "several"]})
+    free = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
+    with PagedLLM(**TINY) as llm:
+        expected = tokens(llm.generate(PROMPTS[2], free))
+    config = configs[method] | ({"rejection_sample_method": "probabilistic"} if drawn else {})
+    with LLM(**TINY, speculative_config=config) as llm:
+        outputs = llm.generate(PROMPTS[:3], [guided, greedy, free])
+        assert llm.core.stats().drafts > 25
+    assert re.fullmatch(r"([ab]c?){6}\d{4}", outputs[0].outputs[0].text)
+    assert outputs[1].outputs[0].text in ("seven", "several")
+    assert tokens(outputs[2:]) == expected
 
 
 @pytest.mark.parametrize(("model_len", "size"), [(50, 6), (64, 3)])
