@@ -82,7 +82,9 @@ class DraftingRunner(PagedRunner):
             self._draft_graphs.capture_verifying(sizes, pool, self._compute, self._buffers)
         if self._drafter.capturable:
             graphs = (*self._draft_graphs.verifying, *self._draft_graphs.mixed, *self._graphs.all())
-            self._draft_graphs.capture_drafting([(g, *self._draft_inputs(g)) for g in graphs], pool, self._draft)
+            behind = [(graph, *self._draft_inputs(graph)) for graph in graphs]
+            behind = [each for each in behind if each[2] or self._drafter.sees_all]  # behind others nothing is queued
+            self._draft_graphs.capture_drafting(behind, pool, self._draft)
         return count + len(self._draft_graphs)
 
     # --- below: stage 2's phases of a step, with drafts ------------------------------------------------
