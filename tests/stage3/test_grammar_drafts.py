@@ -116,3 +116,12 @@ def test_following_what_was_drawn_may_be_too_much_work(
     out = ModelRunnerOutput(["a"], [[0, 1, 0]], drafts={"a": [1]})
     hook.on_result(SchedulerOutput(1, [], CachedRequests(), {"a": 3}), out)
     assert "more than 1 visits" in out.failed["a"]
+
+
+def test_of_drawn_drafts_the_first_forbidden_one_is_verified_too(compiler: GrammarCompiler) -> None:
+    """It is rejected by its mask; had it been left out because of its value, the distribution would be another."""
+    hook = GrammarHook(compiler, drafts_are_drawn=True)
+    guided_request(hook, {"regex": "a*b"})
+    out = ModelRunnerOutput(["a"], [[0]], drafts={"a": [0, 2, 0]})
+    hook.on_result(SchedulerOutput(2, [], CachedRequests(), {"a": 1}), out)
+    assert out.drafts == {"a": [0, 2]}

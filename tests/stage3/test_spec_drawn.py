@@ -22,14 +22,12 @@ def config_of(method: str, folder: Path) -> dict:
     return {"method": method, "model": model, **DRAWN}
 
 
-def texts(config: dict | None, first_seed: int) -> list[list[int]]:
-    """``DRAWS`` texts of three tokens, each with its own seed: drawn from the five likeliest tokens."""
-    params = [
-        SamplingParams(temperature=1.0, top_k=3, seed=first_seed + i, max_tokens=4, ignore_eos=True)
-        for i in range(DRAWS)
-    ]
+def texts(config: dict | None, first_seed: int, count: int = DRAWS, **more) -> list[list[int]]:
+    """``count`` texts of four tokens, each with its own seed and drawn from the three likeliest tokens."""
+    common = {"temperature": 1.0, "top_k": 3, "max_tokens": 4, "ignore_eos": True} | more
+    params = [SamplingParams(seed=first_seed + i, **common) for i in range(count)]
     with LLM(**TINY, speculative_config=config) as llm:
-        outputs = llm.generate([PROMPT] * DRAWS, params)
+        outputs = llm.generate([PROMPT] * count, params)
         if config is not None:
             stats = llm.core.stats()
             assert 0 < sum(stats.accepted_per_position) <= stats.drafts
@@ -60,6 +58,15 @@ def test_the_distribution_of_texts_is_that_of_plain_decoding(method, plain, tmp_
         # Three deviations above the mean of a chi-square.
         assert statistic < freedom + 3.5 * (2 * freedom) ** 0.5, (length, statistic, freedom)
         assert freedom >= 5
+
+
+def test_a_grammar_draws_from_the_same_distribution(tmp_path) -> None:
+    """A draft that the grammar forbids is rejected like any other, and what takes its place is drawn from the rest."""
+    guided = {"top_k": 0, "max_tokens": 3, "structured_outputs": {"regex": "[!-@]{3}x"}}
+    found = texts(config_of("medusa", tmp_path), 0, 6000, **guided)
+    statistic, freedom = chi_square([t[1] for t in found], [t[1] for t in texts(None, 100_000, 6000, **guided)])
+    assert statistic < freedom + 3.5 * (2 * freedom) ** 0.5, (statistic, freedom)
+    assert freedom >= 5
 
 
 def test_a_bias_would_be_seen(plain, tmp_path, monkeypatch) -> None:

@@ -59,6 +59,11 @@ def test_drafts_change_no_token(settings, expected) -> None:
         assert {k: v.rank for k, v in ours.items()} == {k: v.rank for k, v in theirs.items()}
 
 
+def test_a_budget_without_room_for_drafts_is_said(caplog) -> None:
+    with LLM(**TINY, max_num_seqs=7, max_num_batched_tokens=7, speculative_config=NGRAM):
+        assert "leaves no token for drafts" in caplog.text
+
+
 def test_of_a_large_batch_nothing_is_drafted(expected) -> None:
     with LLM(**TINY, speculative_config={**NGRAM, "disable_by_batch_size": 2}) as llm:
         assert tokens(llm.generate(PROMPTS[:4], PARAMS[:4])) == tokens(expected)[:4]
@@ -93,6 +98,18 @@ def test_text_that_copies_itself_takes_fewer_steps() -> None:
         ('{"method": "draft_model", "num_speculative_tokens": 2}', "no model"),
         ('{"method": "eagle", "num_speculative_tokens": 2, "model": "/nowhere"}', "there is no /nowhere"),
         ('{"method": "ngram", "num_speculative_tokens": 65}', "at most 64"),
+        (
+            '{"method": "ngram", "num_speculative_tokens": 2, "latest": "False"}',
+            "latest 'False'; it must be true or false",
+        ),
+        (
+            '{"method": "ngram", "num_speculative_tokens": 2, "model": "tiny"}',
+            "model: the method ngram has no use for it",
+        ),
+        (
+            '{"model": "tiny", "num_speculative_tokens": 2, "prompt_lookup_max": 2}',
+            "prompt_lookup_max: the method draft_",
+        ),
         ('{"model": "tiny", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 2}', "on one GPU"),
         ('{"method": "ngram"}', "no num_speculative_tokens"),
         ('{"method": "ngram", "num_speculative_tokens": 0}', "num_speculative_tokens 0"),

@@ -76,12 +76,14 @@ def test_a_steps_kernels_do_what_torch_does(where, seed, num_reqs, width) -> Non
         table.memory.copy_(before)
         result = torch.full((steps.num_lines(width - 1), batch.num_reqs + 3), -5, dtype=torch.int32, device=DEVICE)
         operations.remember(batch, sampled, table, result)
+        result[[steps.FLAGS, steps.COUNTS], num_reqs:] = 1  # of an earlier, larger step
         known = operations.know(batch, result)
         results.append((table.memory.clone(), result[[0, steps.FLAGS, steps.COUNTS]], known.lengths, known.last_rows))
         for r in range(batch.num_reqs):
             n = int(result[steps.COUNTS, r])
             assert result[steps.FURTHER : steps.FURTHER + n - 1, r].tolist() == ids[r, 1:n].tolist() if n else True
     assert not torch.equal(results[0][0], before)
+    assert results[0][2][num_reqs:].tolist() == [0] * 2  # padding is nobody
     for a, b in zip(*results, strict=True):
         assert torch.equal(a, b)
 

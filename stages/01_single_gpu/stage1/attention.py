@@ -74,8 +74,7 @@ class TorchAttention:
         request_of_token = torch.repeat_interleave(num_queries, output_size=batch.num_tokens)  # [T]
         offset = torch.arange(batch.num_tokens, device=device) - batch.query_start[request_of_token]  # [T]
         query_pos = batch.positions[token_of_query]  # [R, Q]
-        has_slot = batch.slot_mapping >= 0
-        stored = slice(None) if has_slot.all() else has_slot.nonzero()[:, 0]
+        stored = (batch.slot_mapping >= 0).nonzero()[:, 0] if batch.has_gaps else slice(None)
         batch.attn = TorchPlan(
             cos=self._cos[batch.positions],
             sin=self._sin[batch.positions],

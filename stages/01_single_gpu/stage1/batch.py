@@ -55,11 +55,12 @@ class ForwardBatch:
     query_start: torch.Tensor  # [R + 1]
     seq_lens: torch.Tensor  # [R]
     block_table: torch.Tensor  # [R, B]
-    slot_mapping: torch.Tensor  # [T], -1 = keys and values are not stored
+    slot_mapping: torch.Tensor  # [T]; where ``has_gaps``, -1 = keys and values are not stored
     logits_rows: torch.Tensor  # [L] indices into T
     max_query_len: int
     max_seq_len: int
     states: Sequence[RowState] = ()  # [R], in batch order; a captured graph never reads it
+    has_gaps: bool = False  # some tokens may have no slot
     samples: Sequence[bool] = ()  # [R], false while a prompt is only partly computed
     attn: Any = field(default=None)  # what the attention backend planned
 

@@ -6,7 +6,8 @@ Owns the layout and the pinned memory. Does not know what the numbers mean to a 
     requests    row[R]  start[R]  query_start[R + 1]  samples[R]        each section as long as the most requests
     edits       index value  index value  …                             changes of the request table
 
-``start`` is the position of a request's first token in this step, ``samples`` whether a token is drawn for it.
+``start`` is the position of a request's first token in this step, ``samples`` how many tokens may be drawn for it: one
+and its drafts, none before the end of its prompt.
 Example, A has 5 tokens of a prompt left to compute and B decodes its 7th token; they have rows 3 and 0:
 
     2 6 5 0 | 3 0 … | 0 6 … | 0 5 6 … | 1 1 … | five edits with A's tokens
@@ -98,7 +99,7 @@ class Packet:
 
     @property
     def samples(self) -> torch.Tensor:
-        """1 where a token is drawn."""
+        """Most tokens that are drawn for each request."""
         return self.data[HEADER + 3 * self.max_reqs + 1 : self.edits_at]
 
 

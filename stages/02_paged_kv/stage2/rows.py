@@ -89,7 +89,9 @@ class RowKeeper:
             for row, sampled in zip(step.rows, out.sampled, strict=True):
                 row.token_ids += sampled
         if step.drafts:
-            self._num_known[step.index] += [max(len(sampled) - 1, 0) for sampled in out.sampled]
+            for row, sampled in zip(step.rows, out.sampled, strict=True):
+                if self._rows.get(row.req_id) is row:  # else it has left, and somebody else may have its place
+                    self._num_known[row.row] += max(len(sampled) - 1, 0)
 
     # --- below: the phases of ``follow`` -------------------------------------------------------------
 
@@ -111,7 +113,10 @@ class RowKeeper:
         self._num_given[row.row] = self._num_known[row.row] = len(tokens)
         if not self._is_plain(new.params):
             self._demanding.add(new.req_id)
-        return [self.table.describe(row), self.table.append_blocks(row, new.block_ids)]
+        edits = [self.table.describe(row), self.table.append_blocks(row, new.block_ids)]
+        if new.num_computed:  # found in a cache: not computed here, but a drafter may look at the text
+            edits.append(self.table.put_tokens(row, 0, tokens[: new.num_computed]))
+        return edits
 
     def _leave(self, req_id: str) -> None:
         row = self._rows.pop(req_id, None)

@@ -54,7 +54,7 @@ def build(settings: Settings, parts: Parts = Parts(), sinks: Sequence[Sink] = ()
         lambda: load_vocabulary(load_tokenizer(worker.source), worker.source.shape.vocab_size),
         make_mask=mask_maker(parts.allowed_tokens, parts.pack),
     )
-    grammar = GrammarHook(compiler, matcher=parts.matcher)
+    grammar = GrammarHook(compiler, matcher=parts.matcher, drafts_are_drawn=rules is not None and rules.draws)
     counter = AcceptanceCounter(0 if rules is None else rules.num_speculative_tokens)
 
     def make_scheduler(manager: KVCacheManager) -> Scheduler:

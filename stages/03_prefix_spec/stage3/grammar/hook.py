@@ -54,6 +54,7 @@ class GrammarHook:
         compiler: of the model's vocabulary; shut down by whoever made it.
         doom: ends a parked request with a reason. ``Lifecycle.doom``, which exists only after its hooks: set it then.
         matcher: begins an output in a grammar.
+        drafts_are_drawn: from a distribution, and verified by rejection.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class GrammarHook:
         compiler: GrammarCompiler,
         doom: Callable[[Request, str], None] | None = None,
         matcher: Callable[[Walk, frozenset[int]], Matcher] = Matcher,
+        drafts_are_drawn: bool = False,
     ) -> None:
         self.doom = doom
+        self._drafts_are_drawn = drafts_are_drawn
         self._matcher = matcher
         self._compiler = compiler
         self._guided: dict[str, _Guided] = {}
@@ -209,7 +212,9 @@ class GrammarHook:
             elif drafts := out.drafts.get(req_id):
                 count = matcher.accept(drafts)
                 matcher.rollback(count)
-                out.drafts[req_id] = drafts[:count]
+                # Of drawn drafts the forbidden one stays, and is rejected: whether it is looked at must not depend on
+                # its value, or what takes its place would be drawn from too much.
+                out.drafts[req_id] = drafts[: count + self._drafts_are_drawn]
         except GrammarError as error:  # it takes too much work
             guided.error = str(error)
 

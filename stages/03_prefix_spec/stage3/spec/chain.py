@@ -57,6 +57,7 @@ class Chain:
             few_lens=self.seq_lens[number],
             block_table=self.blocks,
             query_start=self.starts,
+            has_gaps=True,
             num_chunks=0,
             num_few=len(input_ids),
             max_query_len=1,

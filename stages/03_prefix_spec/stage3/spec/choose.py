@@ -71,6 +71,7 @@ class ChooseDrawn:
 
     def allocate(self, table: RequestTable, vocab_size: int) -> None:
         """Make room for the drafts of every row of ``table``, and a row more for padding; float32."""
+        self._probs = torch.empty(0)  # of an earlier runner's table: let go before the next is made
         size = (table.num_rows + 1, self._num_drafts, vocab_size)
         self._probs = torch.zeros(size, device=table.memory.device)
 

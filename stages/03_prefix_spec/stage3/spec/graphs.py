@@ -39,7 +39,7 @@ def verify_sizes(limits: StepLimits, max_batch: int, width: int) -> list[Size]:
 
     Args:
         limits: of a step.
-        max_batch: requests of a step, of larger ones nothing is verified.
+        max_batch: requests of a step; larger ones verify only what was drafted before others joined, without a graph.
         width: tokens of a request with all its drafts.
     """
     if width > MOST_FEW:

@@ -6,9 +6,10 @@ the request's block table. Does not know drafters.
 
     block_size 4, lookahead 3, tokens [0, 6) are asked for: block 1 ends at 8, drafts from there reach to 11 → 3 blocks
 
-Lookahead is a wish. Where blocks are short a request gets what it asked for and no more: nobody is sent away or refused
-for a drafter's sake, and a drafter must store nothing behind the blocks that a request has. What was taken while blocks
-were free is kept, for the request's own tokens reach it a few steps later.
+Lookahead is a wish. Where blocks are short a request gets what it asked for and no more: nobody is refused for a
+drafter's sake, and a drafter must store nothing behind the blocks that a request has. What was taken while blocks were
+free is kept, for the request's own tokens reach it a few steps later; so a full cache may preempt somebody those few
+steps earlier than without a drafter.
 
 vLLM: ``v1/core/kv_cache_manager.py`` (``num_lookahead_tokens``).
 """

@@ -22,6 +22,7 @@ NUMBERS = (
     *("num_speculative_tokens", "disable_by_batch_size", "draft_tensor_parallel_size"),
     *("prompt_lookup_max", "prompt_lookup_min"),
 )
+NGRAM_KEYS = {"prompt_lookup_max", "prompt_lookup_min", "latest"}
 KEYS = ("method", "model", *NUMBERS, "latest", "rejection_sample_method")
 STRICT, PROBABILISTIC = "strict", "probabilistic"  # verification by match, by rejection
 LARGE_BATCH = 64  # requests in a step, of more nothing is drafted unless ``disable_by_batch_size`` says otherwise
@@ -58,12 +59,18 @@ def read_rules(found: Mapping[str, Any]) -> Rules:
     """
     if unknown := sorted(found.keys() - set(KEYS)):
         raise ValueError(f"speculative_config has unknown keys {', '.join(unknown)}; known: {', '.join(KEYS)}")
+    if not isinstance(found.get("latest", False), bool):
+        raise ValueError(f"speculative_config has latest {found['latest']!r}; it must be true or false")
     model = found.get("model")
     if model is not None and not isinstance(model, str):
         raise ValueError(f"speculative_config has the model {model!r}; it must be a name or a path")
     method = found.get("method", "draft_model" if model else None)
     if method not in METHODS:
         raise ValueError(f"speculative_config has the method {method!r}; choose {', '.join(METHODS)}")
+    if foreign := sorted(found.keys() & (NGRAM_KEYS if method != "ngram" else {"model"})):
+        raise ValueError(
+            f"speculative_config has {', '.join(foreign)}: the method {method} has no use for it, leave it out"
+        )
     for key in NUMBERS:
         value = found.get(key, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -63,6 +63,7 @@ class DraftingRunner(PagedRunner):
         super().__init__(*args, **kwargs)
         self._drafting = drafting
         self._width = 1 + drafting.num_drafts
+        self._draft_lines = steps.draft_lines(drafting.num_drafts)
         self._drafter = drafting.make_drafter(self._model, self._attention, self._keeper.table)
         self._results = ResultCopies(
             self._limits.max_reqs, self._device, num_lines=steps.num_lines(drafting.num_drafts)
@@ -169,17 +170,17 @@ class DraftingRunner(PagedRunner):
             return
         drafts = self._drafter.propose(batch, hidden, known)
         lines = torch.cat((drafts.ids, drafts.counts[:, None]), dim=1)  # [R, k + 1]
-        result[-self._width :, :num_reqs] = lines.T
+        result[self._draft_lines, :num_reqs] = lines.T
 
     def _to_output(self, step: Step, lines: Lines) -> ModelRunnerOutput:
         out = super()._to_output(step, lines[:2])
         if step.drafts:
-            further = zip(*lines[steps.FURTHER : -self._width], strict=True)
+            further = zip(*lines[steps.FURTHER : self._draft_lines.start], strict=True)
             for sampled, count, ids in zip(out.sampled, lines[steps.COUNTS], further, strict=True):
                 sampled += ids[: count - 1] if count else ()
         if len(step.rows) > self._drafting.max_batch:  # the schedule takes no drafts of so large a step
             return out
-        for row, *drafts, count in zip(step.rows, *lines[-self._width :], strict=True):
+        for row, *drafts, count in zip(step.rows, *lines[self._draft_lines], strict=True):
             if count and row.params.logprobs is None and not has_rules(row.params):
                 out.drafts[row.req_id] = drafts[:count]
         return out

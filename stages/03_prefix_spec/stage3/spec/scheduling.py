@@ -39,7 +39,7 @@ class DraftLimits:
     """
 
     num_drafts: int  # of a request in a step
-    max_batch: int  # requests in a step; of larger ones nothing is drafted: their time goes into computing
+    max_batch: int  # requests in a step; behind larger ones nothing is drafted: their time goes into computing
     max_tokens: int  # of all drafts in a step: what the token budget has left when every seat has its token
 
     def __post_init__(self) -> None:

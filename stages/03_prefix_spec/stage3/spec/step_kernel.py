@@ -144,7 +144,9 @@ def _know_kernel(
     count = tl.load(counts + req, mask=real, other=0).to(tl.int64)
     if is_flag:
         count = tl.minimum(count, 1)
-    num_drafts = tl.maximum(tl.load(draws + req, mask=real, other=0) - 1, 0)
+    drawn = tl.load(draws + req, mask=real, other=0)
+    count = tl.where(drawn > 0, count, 0)  # of padding the lines are older
+    num_drafts = tl.maximum(drawn - 1, 0)
     length = tl.load(seq_lens + req, mask=real, other=0) - num_drafts + count
     row = tl.load(query_start + req + 1, mask=real, other=0) - 1
     row = tl.where(count > 0, row - (num_drafts + 1 - count), row)

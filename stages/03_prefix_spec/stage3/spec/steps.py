@@ -23,16 +23,21 @@ import torch
 from stage1.batch import Sampled
 from stage1.interfaces import Drafts
 from stage2.inputs import StepBatch
+from stage2.pending import BAD
 from stage2.state import RequestTable
 from stage3.spec.rejection import DrawRules
 
 FLAGS, COUNTS, FURTHER = 1, 2, 3  # lines of a step's result; line 0 has each request's first token
-BAD = 2
 
 
 def num_lines(num_drafts: int) -> int:
     """Lines of a step's result: ids, flags, counts, further ids, drafts and how many of them there are."""
-    return FURTHER + 2 * num_drafts + 1
+    return draft_lines(num_drafts).stop
+
+
+def draft_lines(num_drafts: int) -> slice:
+    """Of these lines those of the next drafts: their ids, and behind them how many there are."""
+    return slice(FURTHER + num_drafts, FURTHER + 2 * num_drafts + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +95,7 @@ def know(batch: StepBatch, result: torch.Tensor) -> Known:
     """What is known of the requests of ``batch``, whose tokens ``result`` [lines, max_reqs] holds."""
     lines = result[:, : batch.num_reqs].long()
     counts = lines[FLAGS].clamp(max=1) if batch.max_draws == 1 else lines[COUNTS]  # [R]
+    counts = torch.where(batch.draws > 0, counts, 0)  # of padding the lines are older
     num_drafts = _num_drafts(batch)
     lengths = torch.where(counts > 0, batch.seq_lens - num_drafts + counts, 0)
     rejected = torch.where(counts > 0, num_drafts + 1 - counts, 0)

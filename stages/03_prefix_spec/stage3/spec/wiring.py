@@ -10,6 +10,7 @@ vLLM: ``v1/worker/gpu_model_runner.py`` (``__init__``, where the drafter is made
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from stage1.batch import Sampled
 from stage1.config import DeviceConfig, Settings
 from stage1.interfaces import KVCacheManager
 from stage1.model.source import resolve_device
+from stage2.config import BatchConfig
 from stage2.inputs import StepBatch
 from stage2.runner import PagedRunner
 from stage3.parts import Parts
@@ -32,18 +34,27 @@ from stage3.spec.rules import Rules
 from stage3.spec.runner import Drafting, DraftingRunner, Verify
 from stage3.spec.steps import Places
 
+logger = logging.getLogger(__name__)
+
 
 def speculating(parts: Parts, rules: Rules, settings: Settings) -> Parts:
     """``parts`` with a runner that speculates by ``rules``, and the cache that its drafter needs.
 
-    A replaced ``propose``, ``accept_matching`` or ``draw_residual`` runs in place of the stage's faster versions, and
-    outside of graphs.
+    Where the method has a use for it, a replaced ``propose``, ``accept_matching`` or ``draw_residual`` runs in place of
+    the stage's faster versions, and outside of graphs.
 
     Raises:
         ValueError: the runner was replaced, or what drafts is missing or does not fit the model.
     """
     if parts.runner is not PagedRunner:
         raise ValueError("the runner was replaced: leave it as it is, or leave --speculative-config out")
+    batch = settings[BatchConfig]
+    if batch.max_num_batched_tokens <= batch.max_num_seqs:
+        logger.warning(
+            "--max-num-batched-tokens %d leaves no token for drafts beside one for each of --max-num-seqs %d: nothing is "
+            "verified; raise the one or lower the other",
+            *(batch.max_num_batched_tokens, batch.max_num_seqs),
+        )
     kernels = kernels_for(resolve_device(settings[DeviceConfig]))
     choose = ChooseDrawn(rules.num_speculative_tokens, kernels.keep) if rules.draws else ChooseBest(kernels.best)
     make_drafter, further = DrafterMaker(parts, rules, settings, kernels, choose).by_method()
