@@ -51,8 +51,8 @@ def speculating(parts: Parts, rules: Rules, settings: Settings) -> Parts:
     batch = settings[BatchConfig]
     if batch.max_num_batched_tokens <= batch.max_num_seqs:
         logger.warning(
-            "--max-num-batched-tokens %d leaves no token for drafts beside one for each of --max-num-seqs %d: nothing is "
-            "verified; raise the one or lower the other",
+            "--max-num-batched-tokens %d leaves no token for drafts beside one for each of --max-num-seqs %d: nothing "
+            "is verified; raise the one or lower the other",
             *(batch.max_num_batched_tokens, batch.max_num_seqs),
         )
     kernels = kernels_for(resolve_device(settings[DeviceConfig]))
