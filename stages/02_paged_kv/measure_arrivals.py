@@ -8,22 +8,23 @@ Weights are random, prompts are token ids, EOS is ignored. The result is one JSO
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import random
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from measure_engine import ROUNDS, base, finish, make_core, prompts, start_decoding, timed
 from stage1.core import EngineCore
+from stage1.measuring import device_rates, free_memory, provenance, require_gpu, spread, timed, write_result
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest
+from stage1.workloads import LENGTHS, MAX_ID, add_requests, finish, random_prompts, start_decoding, workload
+from stage2.measured import make_core
 
+ROUNDS = 3
 LONG_PROMPT = 16_000
 CHUNK = 1024
 STREAM = 192  # requests of the steady stream
@@ -31,10 +32,10 @@ STREAM = 192  # requests of the steady stream
 
 def mixed_step(core: EngineCore, decodes: int = 255, chunk: int = 128, rounds: int = 8) -> dict[str, float]:
     """A step of ``decodes`` decodes and one prompt of ``chunk`` tokens, against decodes alone."""
-    start_decoding(core, decodes, 128, 6 * rounds)
+    start_decoding(core, random_prompts(decodes, 128), 6 * rounds)
     mixed, pure = [], []
     for i in range(rounds):
-        base.add(core, prompts(1, chunk, seed=i), [2], temperature=0.0)
+        add_requests(core, random_prompts(1, chunk, seed=i), [2], temperature=0.0)
         mixed.append(timed(core.step))
         pure.append(timed(core.step))  # all decode, the new one too
         core.step()  # it has left
@@ -47,16 +48,16 @@ def long_arrivals(shape: str, chunk: int) -> dict[str, float]:
     """16 requests decode while four prompts of 16,000 tokens arrive: gaps between tokens, and tokens in all."""
     budget = chunk if chunk else LONG_PROMPT + 64
     core = make_core(shape, max_model_len=LONG_PROMPT + 256, max_num_batched_tokens=budget, max_num_seqs=32)
-    base.add(core, prompts(1, 512), [4], temperature=0.0)
+    add_requests(core, random_prompts(1, 512), [4], temperature=0.0)
     finish(core)
     running, steps = 16, 400
-    base.add(core, prompts(running, 256), [steps] * running, temperature=0.0)
+    add_requests(core, random_prompts(running, 256), [steps] * running, temperature=0.0)
     gaps, arrivals, number = [], 4, 0
     torch.cuda.synchronize()
     start = last = time.perf_counter()
     while core.has_work:
         if number % 60 == 30 and arrivals:
-            base.add(core, prompts(1, LONG_PROMPT, seed=arrivals), [8], temperature=0.0)
+            add_requests(core, random_prompts(1, LONG_PROMPT, seed=arrivals), [8], temperature=0.0)
             arrivals -= 1
         core.step()
         now = time.perf_counter()
@@ -79,11 +80,11 @@ def long_arrivals(shape: str, chunk: int) -> dict[str, float]:
 def stream(core: EngineCore, rate: float) -> dict[str, float]:
     """Requests of workload W's lengths arrive at random, ``rate`` a second on average; temperature 0.6."""
     rng = random.Random(1)
-    low, high = base.LENGTHS
+    low, high = LENGTHS
     arrivals, when = [], 0.0
     for i in range(STREAM):
         when += rng.expovariate(rate)
-        ids = [rng.randint(0, base.MAX_ID) for _ in range(rng.randint(low, high))]
+        ids = [rng.randint(0, MAX_ID) for _ in range(rng.randint(low, high))]
         params = SamplingParams(temperature=0.6, seed=i, max_tokens=rng.randint(low, high), ignore_eos=True)
         arrivals.append((when, EngineCoreRequest(f"{when}-{i}", ids, params)))
     sent: dict[str, float] = {}
@@ -125,9 +126,9 @@ def measure_stream(name: str) -> dict[str, Any]:
     """Mixed steps, and a stream at 80 % of what workload W reaches here."""
     core = make_core(name, max_model_len=2304)
     finish_warm_up(core)
-    mixed = base.spread([mixed_step(core) for _ in range(ROUNDS)], "ratio")
-    capacity = base.workload(core)["output_tok_s"]
-    rate = 0.8 * capacity / (sum(base.LENGTHS) / 2)
+    mixed = spread([mixed_step(core) for _ in range(ROUNDS)], "ratio")
+    capacity = workload(core)["output_tok_s"]
+    rate = 0.8 * capacity / (sum(LENGTHS) / 2)
     found = {"shape": name, "capacity_tok_s": capacity, "mixed_step": mixed, "stream": stream(core, rate)}
     core.shutdown()
     return found
@@ -135,7 +136,7 @@ def measure_stream(name: str) -> dict[str, Any]:
 
 def finish_warm_up(core: EngineCore) -> None:
     """A prompt and some tokens, outside the clock."""
-    base.add(core, prompts(4, 512), [8] * 4, temperature=0.6)
+    add_requests(core, random_prompts(4, 512), [8] * 4, temperature=0.6)
     finish(core)
 
 
@@ -147,24 +148,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("no CUDA GPU is there: nothing to measure")
-    result = {**base.provenance(args.commit), "stage": 2, "rates_before": base.device_rates()}
+    require_gpu()
+    result = {**provenance(args.commit), "stage": 2, "rates_before": device_rates()}
     result["arrivals"] = measure_stream(args.stream)
     print(json.dumps(result["arrivals"]), flush=True)
-    gc.collect()
-    torch.cuda.empty_cache()
+    free_memory()
     result["long_shape"] = args.long
     result["long_prompts"] = [long_arrivals(args.long, chunk) for chunk in (CHUNK, 0)]
     print(json.dumps(result["long_prompts"]), flush=True)
-    gc.collect()
-    torch.cuda.empty_cache()
-    result["rates_after"] = base.device_rates()
+    free_memory()
+    result["rates_after"] = device_rates()
     if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
-        path = args.out / f"stage2_arrivals_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
-        path.write_text(json.dumps(result, indent=2) + "\n")
-        print(path)
+        print(write_result(args.out, "stage2_arrivals", result))
 
 
 if __name__ == "__main__":

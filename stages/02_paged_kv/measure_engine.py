@@ -10,89 +10,36 @@ and warming up are outside the clock. Each run is one JSON file with GPU, versio
 from __future__ import annotations
 
 import argparse
-import gc
-import importlib.util
 import json
-import random
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 import transformers
 
-from stage1.config import ModelConfig, Settings
+from stage1 import build as stage_1
+from stage1 import workloads
+from stage1.config import ModelConfig
 from stage1.core import EngineCore
+from stage1.measuring import device_rates, free_memory, provenance, require_gpu, spread, timed, write_result
 from stage1.model.shape import ModelShape
 from stage1.model.source import resolve
-from stage2.build import CONFIGS, build
+from stage1.workloads import add_requests, decode_step, finish, random_prompts, start_decoding, take_steps, workload
+from stage2.measured import make_core
 
 ROUNDS = 3
 DECODES = ((1, 128), (8, 128), (64, 128), (256, 128), (64, 3500))  # batch, context
-MAX_LEN = 4608
-BUDGET = 8192
 PREFILL = (8, 4000)  # prompts, tokens each
-
-
-def stage_1_measure() -> ModuleType:
-    """Stage 1's script as a module: it is not in a package."""
-    path = Path(__file__).parents[1] / "01_single_gpu" / "measure.py"
-    spec = importlib.util.spec_from_file_location("stage1_measure", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-base = stage_1_measure()
-
-
-def make_core(shape: str, **settings: Any) -> EngineCore:
-    """This stage's engine with random weights and 256 seats."""
-    chosen = {"model": shape, "load_format": "dummy", "max_model_len": MAX_LEN, "max_num_seqs": 256}
-    return build(Settings.from_keywords(CONFIGS, {**chosen, "max_num_batched_tokens": BUDGET, **settings}))
-
-
-def prompts(count: int, length: int, seed: int = 0) -> list[list[int]]:
-    """Random token ids."""
-    rng = random.Random(f"{count} {length} {seed}")
-    return [[rng.randrange(10, base.MAX_ID) for _ in range(length)] for _ in range(count)]
-
-
-def timed(run: Callable[[], Any]) -> float:
-    """Milliseconds of ``run`` by the wall clock, the device's work included."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    run()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) * 1e3
-
-
-def finish(core: EngineCore) -> None:
-    """Run until nothing is left."""
-    while core.has_work:
-        core.step()
-
-
-def start_decoding(core: EngineCore, batch: int, context: int, steps: int) -> None:
-    """Bring ``batch`` requests of ``context`` tokens to their decode steps, with ``steps`` to go."""
-    base.add(core, prompts(batch, context), [steps + 8] * batch, temperature=0.0)
-    while core.stats().scheduled_tokens != batch:
-        core.step()
-    for _ in range(4):
-        core.step()
+EARLIER_BATCHES = (1, 64, 256)  # of stage 1
 
 
 def decode(core: EngineCore, batch: int, context: int, steps: int = 48) -> dict[str, float]:
     """One greedy decode step: its mean by the wall clock, and by CUDA events around its launches."""
-    start_decoding(core, batch, context, steps)
+    start_decoding(core, random_prompts(batch, context), steps)
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
-    wall = timed(lambda: [core.step() for _ in range(steps)]) / steps
+    wall = timed(lambda: take_steps(core, steps)) / steps
     end.record()
     end.synchronize()
     finish(core)
@@ -101,7 +48,7 @@ def decode(core: EngineCore, batch: int, context: int, steps: int = 48) -> dict[
 
 def prefill(core: EngineCore, count: int, length: int, shape: ModelShape, matmul: float) -> dict[str, float]:
     """All prompts at once, one token each: milliseconds, and the model's operations over what a matmul would do."""
-    base.add(core, prompts(count, length, seed=time.monotonic_ns()), [1] * count, temperature=0.0)
+    add_requests(core, random_prompts(count, length, seed=time.monotonic_ns()), [1] * count, temperature=0.0)
     wall = timed(lambda: finish(core))
     weights = layer_weights(shape)
     attention = shape.num_layers * shape.num_heads * shape.head_dim * 2 * length * length  # causal: half of 4 n²
@@ -128,9 +75,9 @@ def cache_share(core: EngineCore, utilisation: float = 0.9) -> dict[str, float]:
 
 def earlier_stage(name: str) -> list[dict[str, float]]:
     """Decode steps of stage 1, in the same run."""
-    core = base.make_core(1, name)
-    base.decode_step(core, 1)
-    rows = [base.decode_step(core, batch) for batch in (1, 64, 256)]
+    core = workloads.make_core(stage_1, name, **workloads.SIZES)
+    decode_step(core, 1)
+    rows = [decode_step(core, batch) for batch in EARLIER_BATCHES]
     core.shutdown()
     return rows
 
@@ -150,7 +97,7 @@ def library_generate(shape: ModelShape, batch: int, tokens: int = 32) -> dict[st
     kind = transformers.Qwen3Config if shape.qk_norm else transformers.LlamaConfig
     with torch.device("cuda"):
         model = transformers.AutoModelForCausalLM.from_config(kind(**sizes), dtype=torch.bfloat16).eval()
-    ids = torch.tensor(prompts(batch, 128), device="cuda")
+    ids = torch.tensor(random_prompts(batch, 128), device="cuda")
     mask = torch.ones_like(ids)
     options = {"attention_mask": mask, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     model.generate(ids, max_new_tokens=4, **options)
@@ -171,17 +118,17 @@ def measure(name: str, what: set[str], matmul: float) -> dict[str, Any]:
     prefill(core, *PREFILL, shape, matmul)
     if "decode" in what:
         rows = [[decode(core, *point) for point in DECODES] for _ in range(ROUNDS)]
-        found["decode"] = [base.spread(list(column), "wall_ms") for column in zip(*rows, strict=True)]
+        found["decode"] = [spread(list(column), "wall_ms") for column in zip(*rows, strict=True)]
     if "prefill" in what:
-        found["prefill"] = base.spread([prefill(core, *PREFILL, shape, matmul) for _ in range(ROUNDS)], "wall_ms")
+        found["prefill"] = spread([prefill(core, *PREFILL, shape, matmul) for _ in range(ROUNDS)], "wall_ms")
     if "w" in what:
-        found["workload_w"] = base.spread([base.workload(core) for _ in range(ROUNDS)], "output_tok_s")
+        found["workload_w"] = spread([workload(core) for _ in range(ROUNDS)], "output_tok_s")
     core.shutdown()
     del core
     if "prefill" in what and shape.max_position > 8200:
         core = make_core(name, max_model_len=8200)
-        rows = [prefill(core, 1, 8192, shape, matmul) for _ in range(ROUNDS + 1)]
-        found["prefill_8192"] = base.spread(rows[1:], "wall_ms")
+        long = [prefill(core, 1, 8192, shape, matmul) for _ in range(ROUNDS + 1)]
+        found["prefill_8192"] = spread(long[1:], "wall_ms")
         core.shutdown()
         del core
     if "others" in what:
@@ -198,22 +145,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("no CUDA GPU is there: nothing to measure")
-    result = {**base.provenance(args.commit), "stage": 2, "rates_before": base.device_rates(), "shapes": []}
+    require_gpu()
+    result = {**provenance(args.commit), "stage": 2, "rates_before": device_rates(), "shapes": []}
     print(json.dumps(result["rates_before"]), flush=True)
-    name = f"stage2_engine_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
     for shape in args.shapes:
-        gc.collect()
-        torch.cuda.empty_cache()
+        free_memory()
         result["shapes"].append(measure(shape, set(args.what), result["rates_before"]["matmul_tflop_s"]))
         print(json.dumps(result["shapes"][-1]), flush=True)
-        gc.collect()
-        torch.cuda.empty_cache()
-        result["rates_after"] = base.device_rates()
+        free_memory()
+        result["rates_after"] = device_rates()
         if args.out is not None:  # after each shape: what is measured is kept
-            args.out.mkdir(parents=True, exist_ok=True)
-            (args.out / name).write_text(json.dumps(result, indent=2) + "\n")
+            write_result(args.out, "stage2_engine", result)
     print(json.dumps(result["rates_after"]))
 
 

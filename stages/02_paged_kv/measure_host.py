@@ -13,20 +13,16 @@ down meets all of them; the first round is not counted. A figure is the median o
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from stage1.interfaces import KVCacheManager, SchedulerHook
 from stage1.lifecycle import Lifecycle
+from stage1.measuring import host_provenance, rounded_spread, turned, write_result
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest, ModelRunnerOutput, SchedulerOutput
 from stage1.request import Request
@@ -146,17 +142,6 @@ def measure_blocks(num_rounds: int) -> Times:
     return times
 
 
-def turned(names: list[Any], number: int) -> list[Any]:
-    """``names`` from another one on in each round: who comes first may be slower."""
-    first = number % len(names)
-    return names[first:] + names[:first]
-
-
-def spread(values: list[float]) -> dict[str, float]:
-    """Median, least and most, in microseconds."""
-    return {"median": round(statistics.median(values), 2), "min": round(min(values), 2), "max": round(max(values), 2)}
-
-
 def slope(times: Times) -> float:
     """Of the line through (log blocks, log microseconds): 0 = independent of the pool, 1 = proportional to it."""
     x = [math.log(size) for size in POOLS]
@@ -173,24 +158,6 @@ def ratios(steps: dict[str, Times]) -> dict[str, float]:
         for name, times in steps.items()
         if name != "plain"
     }
-
-
-def cpu_name() -> str:
-    """What the system calls the processor."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def git_commit() -> str:
-    """The commit that is checked out, and whether the stages differ from it; ``unknown`` outside a repository."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout.strip()
-
-    commit = git("rev-parse", "HEAD") or "unknown"
-    return f"{commit} with local changes" if git("status", "--porcelain", "stages/*.py") else commit
 
 
 def table(result: dict[str, Any]) -> str:
@@ -214,22 +181,16 @@ def main() -> None:
     args = parser.parse_args()
     steps, blocks = measure_steps(args.rounds), measure_blocks(args.rounds)
     result: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": args.commit or git_commit(),
-        "cpu": cpu_name(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
+        **host_provenance(args.commit),
         "running": RUNNING,
         "rounds": args.rounds,
         "unit": "microseconds",
-        "steps": {name: {part: spread(values) for part, values in times.items()} for name, times in steps.items()},
+        "steps": {name: {part: rounded_spread(v) for part, v in times.items()} for name, times in steps.items()},
         "ratios": ratios(steps),
-        "blocks": {size: spread(values) for size, values in blocks.items()},
+        "blocks": {size: rounded_spread(values) for size, values in blocks.items()},
         "slope": round(slope(blocks), 4),
     }
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / f"stage2_host_{args.name}_{result['date'][:10]}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    path = write_result(args.out, "stage2_host", result, args.name)
     print(table(result))
     print(path)
 

@@ -21,8 +21,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from bench_kernels.arena import Arena
 from bench_kernels.compiling import compile_all
 from bench_kernels.points import (
@@ -34,11 +32,14 @@ from bench_kernels.points import (
     sampling_points,
 )
 from bench_kernels.sweep import BEST, SWEEPS, sweep
-from bench_kernels.timing import CapturedCase, device_rates, provenance, spread
+from bench_kernels.timing import CapturedCase
+from stage1.measuring import device_rates, provenance, require_gpu, spread_of, write_result
 
 ROUNDS = 3
 ARENA_NUMBERS = 2 * 64 * 32768 * 8 * 128  # keys and values of 64 requests of 32k tokens, 8 heads of 128
 MOST_ERROR = 0.02
+STREAM_NUMBERS = 1 << 29  # 2 GiB, far beyond the L2 cache, beside the arena
+LIBRARIES = ("torch", "triton")
 
 
 def measure(points: list[Point], arena: Arena, rounds: int) -> list[dict[str, Any]]:
@@ -48,7 +49,7 @@ def measure(points: list[Point], arena: Arena, rounds: int) -> list[dict[str, An
     captured = [CapturedCase(case) for case in cases]
     times = [[one.microseconds() for one in captured] for _ in range(rounds)]
     return [
-        {"kernel": point.kernel, **point.arguments, **spread(list(column)), "error": error}
+        {"kernel": point.kernel, **point.arguments, **spread_of(column, "us"), "error": error}
         | {"bytes": case.num_bytes, "flops": case.flops}
         for point, case, error, column in zip(points, cases, errors, zip(*times, strict=True), strict=True)
     ]
@@ -100,8 +101,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("stages/06_benchmark/results"), help="of the JSON file")
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("no CUDA GPU is there: nothing to measure")
+    require_gpu()
     if args.tune is not None:
         tune(args.tune or list(SWEEPS), Arena(ARENA_NUMBERS))
         return
@@ -111,18 +111,15 @@ def main() -> None:
     if failed := compile_all(points):
         sys.exit("\n".join(f"{point} cannot run: {reason}" for point, reason in failed.items()))
     compiled = time.perf_counter()
-    result = {**provenance(args.commit), "rates_before": device_rates()}
+    result = {**provenance(args.commit, LIBRARIES), "rates_before": device_rates(STREAM_NUMBERS)}
     rows = measure(points, Arena(ARENA_NUMBERS), 1 if args.quick else ROUNDS)
-    result["rates_after"] = device_rates()
+    result["rates_after"] = device_rates(STREAM_NUMBERS)
     add_shares(rows, {k: (v + result["rates_after"][k]) / 2 for k, v in result["rates_before"].items()})
     show(rows)
     result |= {"rounds": 1 if args.quick else ROUNDS, "kernels": rows}
     print(json.dumps(result["rates_before"]), json.dumps(result["rates_after"]), sep="\n")
     print(f"compiled in {compiled - start:.0f} s, measured in {time.perf_counter() - compiled:.0f} s")
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / f"stage2_kernels_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
-    print(path)
+    print(write_result(args.out, "stage2_kernels", result))
 
 
 if __name__ == "__main__":

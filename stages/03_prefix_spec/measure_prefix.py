@@ -11,20 +11,17 @@ warming up are outside the clock. The result is one JSON file with GPU, versions
 from __future__ import annotations
 
 import argparse
-import gc
-import importlib.util
 import json
 import statistics
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import torch
-
-from stage1.config import Settings
+from stage1 import workloads
 from stage1.core import EngineCore
-from stage3.build import CONFIGS, build
+from stage1.measuring import device_rates, free_memory, provenance, require_gpu, timed, turned, write_result
+from stage1.workloads import add_requests, finish, random_prompts
+from stage2.measured import BUDGET
+from stage3 import build as wiring
 
 SHARED, NEW = 16_384, 64  # tokens
 PAIRS = 5  # of a cold request and a hit
@@ -37,34 +34,19 @@ CACHE_BYTES = 24 << 30  # of each of the two engines: the second round of long p
 ARMS = ("without", "with", "without_again")
 
 
-def stage_2_measure() -> ModuleType:
-    """Stage 2's script as a module: it is not in a package."""
-    path = Path(__file__).parents[1] / "02_paged_kv" / "measure_engine.py"
-    spec = importlib.util.spec_from_file_location("stage2_measure_engine", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-engine = stage_2_measure()
-
-
 def make_core(shape: str, **settings: Any) -> EngineCore:
     """This stage's engine with random weights and 256 seats."""
-    chosen = {"model": shape, "load_format": "dummy", "max_num_seqs": 256, "max_num_batched_tokens": engine.BUDGET}
-    return build(Settings.from_keywords(CONFIGS, {**chosen, **settings}))
+    return workloads.make_core(wiring, shape, **{"max_num_batched_tokens": BUDGET, **settings})
 
 
 def serve(core: EngineCore, prompts: list[list[int]], num_outputs: int) -> float:
     """Milliseconds from the arrival of all ``prompts`` to the last of ``num_outputs`` tokens each, greedy."""
 
     def run() -> None:
-        engine.base.add(core, prompts, [num_outputs] * len(prompts), temperature=0.0)
-        engine.finish(core)
+        add_requests(core, prompts, [num_outputs] * len(prompts), temperature=0.0)
+        finish(core)
 
-    return float(engine.timed(run))
+    return timed(run)
 
 
 def first_token(core: EngineCore, prompt: list[int], found: int) -> float:
@@ -85,8 +67,8 @@ def time_to_first_token(core: EngineCore) -> dict[str, Any]:
     """``PAIRS`` times a prompt that nothing is known of, then one with the same beginning; medians and their ratio."""
     cold, hit = [], []
     for pair in range(PAIRS + 1):  # the first one warms up
-        shared = engine.prompts(1, SHARED, seed=pair)[0]
-        one, two = engine.prompts(2, NEW, seed=pair)
+        shared = random_prompts(1, SHARED, seed=pair)[0]
+        one, two = random_prompts(2, NEW, seed=pair)
         cold.append(first_token(core, shared + one, found=0))
         hit.append(first_token(core, shared + two, found=SHARED))
     return {
@@ -109,10 +91,9 @@ def without_hits(cores: dict[str, EngineCore], load: str) -> dict[str, Any]:
     count, length, num_outputs = LOADS[load]
     times: dict[str, list[float]] = {arm: [] for arm in ARMS}
     for number in range(ROUNDS + 1):  # the first one warms up
-        turn = number % len(ARMS)
-        for arm in ARMS[turn:] + ARMS[:turn]:
+        for arm in turned(ARMS, number):
             # The engine without a cache runs twice, but no engine may see a prompt for the second time.
-            prompts = engine.prompts(count, length, seed=(number, arm == "without_again"))
+            prompts = random_prompts(count, length, seed=(number, arm == "without_again"))
             times[arm].append(serve(cores["with" if arm == "with" else "without"], prompts, num_outputs))
     if hits := cores["with"].stats().prefix_hits:
         raise RuntimeError(f"{hits:,} tokens were found in the cache: prompts began alike")
@@ -147,9 +128,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("no CUDA GPU is there: nothing to measure")
-    result = {**engine.base.provenance(args.commit), "stage": 3, "rates_before": engine.base.device_rates()}
+    require_gpu()
+    result = {**provenance(args.commit), "stage": 3, "rates_before": device_rates()}
     core = make_core(args.hit, max_model_len=SHARED + NEW + 64)
     result["first_token"] = {"shape": args.hit, **time_to_first_token(core)}
     core.shutdown()
@@ -157,18 +137,13 @@ def main() -> None:
     print(json.dumps(result["first_token"]), flush=True)
     result["without_hits"] = []
     for shape in args.loss:
-        gc.collect()
-        torch.cuda.empty_cache()
+        free_memory()
         result["without_hits"].append(measure_loss(shape))
         print(json.dumps(result["without_hits"][-1]), flush=True)
-    gc.collect()
-    torch.cuda.empty_cache()
-    result["rates_after"] = engine.base.device_rates()
+    free_memory()
+    result["rates_after"] = device_rates()
     if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
-        path = args.out / f"stage3_prefix_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
-        path.write_text(json.dumps(result, indent=2) + "\n")
-        print(path)
+        print(write_result(args.out, "stage3_prefix", result))
 
 
 if __name__ == "__main__":

@@ -14,21 +14,16 @@ is added is the median over rounds of the difference within a round, and the fir
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
-import os
-import platform
 import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol
 
 from stage1.interfaces import KVCacheManager, Scheduler
 from stage1.lifecycle import Lifecycle
+from stage1.measuring import host_provenance, rounded_spread, turned, write_result
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest, ModelRunnerOutput
 from stage1.request import Request, Status
@@ -48,20 +43,6 @@ PROMPTS, LENGTH = 32, 4000
 PARAMS = SamplingParams(max_tokens=None, ignore_eos=True)
 
 Figures = dict[str, float]  # what was measured → microseconds
-
-
-def stage_2_measure() -> ModuleType:
-    """Stage 2's script as a module: it is not in a package."""
-    path = Path(__file__).parents[1] / "02_paged_kv" / "measure_host.py"
-    spec = importlib.util.spec_from_file_location("stage2_measure_host", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-host = stage_2_measure()
 
 
 class Load(Protocol):
@@ -146,7 +127,7 @@ def take_turns(loads: Mapping[str, Load], num_rounds: int) -> dict[str, Any]:
     """Of each arm all figures, and by how much they lie above those of the first arm."""
     rounds: dict[str, list[Figures]] = {arm: [] for arm in loads}
     for number in range(num_rounds + 1):
-        for arm in host.turned(list(loads), number):
+        for arm in turned(list(loads), number):
             rounds[arm].append(loads[arm].round())
 
     def above(arm: str) -> list[Figures]:
@@ -155,7 +136,7 @@ def take_turns(loads: Mapping[str, Load], num_rounds: int) -> dict[str, Any]:
 
     rows = {**rounds, "added": above("with"), "noise": above("without_again")}
     return {
-        label: {name: host.spread([row[name] for row in found[1:]]) for name in found[0]}
+        label: {name: rounded_spread([row[name] for row in found[1:]]) for name in found[0]}
         for label, found in rows.items()
     }
 
@@ -180,11 +161,7 @@ def main() -> None:
     args = parser.parse_args()
     num_steps = (args.rounds + 1) * STEPS
     result: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": args.commit or host.git_commit(),
-        "cpu": host.cpu_name(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
+        **host_provenance(args.commit),
         "running": RUNNING,
         "prompts_tokens": [PROMPTS, LENGTH],
         "rounds": args.rounds,
@@ -192,9 +169,7 @@ def main() -> None:
         "decode": take_turns({arm: Decode(arm, num_steps) for arm in ARMS}, args.rounds),
         "prompts": take_turns({arm: Prefill(arm) for arm in ARMS}, args.rounds),
     }
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / f"stage3_prefix_host_{args.name}_{result['date'][:10]}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    path = write_result(args.out, "stage3_prefix_host", result, args.name)
     print(table(result))
     print(path)
 

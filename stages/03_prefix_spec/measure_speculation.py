@@ -12,20 +12,19 @@ GPU, versions, commit and date.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import statistics
-import sys
 import time
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from stage1.core import EngineCore
+from stage1.measuring import device_rates, provenance, require_gpu, spread_of, write_result
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest, StepStats
+from stage1.workloads import finish
 from stage3.llm import LLM
 from stage3.training.held_out import held_out_prompts
 
@@ -38,17 +37,6 @@ ARMS: dict[str, dict[str, Any] | None] = {
     "medusa": {"method": "medusa", "num_speculative_tokens": 2},
     "eagle": {"method": "eagle", "num_speculative_tokens": 3},
 }
-
-
-def stage_1_measure() -> ModuleType:
-    """Stage 1's script as a module: it is not in a package."""
-    path = Path(__file__).parents[1] / "01_single_gpu" / "measure.py"
-    spec = importlib.util.spec_from_file_location("stage1_measure", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def serve(core: EngineCore, prompts: list[list[int]], batch: int, eos: list[int]) -> tuple[float, int]:
@@ -68,8 +56,7 @@ def serve(core: EngineCore, prompts: list[list[int]], batch: int, eos: list[int]
         running -= len(out.finish_reason)
     torch.cuda.synchronize()
     seconds = time.perf_counter() - start
-    while core.has_work:
-        core.step()
+    finish(core)
     return seconds, tokens
 
 
@@ -152,8 +139,8 @@ def rows_of(runs: Runs, kind: str, batch: int) -> list[dict[str, Any]]:
     for name, found in runs.items():
         ratios = [a["tok_s"] / b["tok_s"] for a, b in zip(found, base, strict=True)]
         speeds = [run["tok_s"] for run in found]
-        row = {"arm": name, "kind": kind, "batch": batch, **found[0], "tok_s": statistics.median(speeds)}
-        row |= {"tok_s_min": min(speeds), "tok_s_max": max(speeds), "speed_up": statistics.median(ratios)}
+        row = {"arm": name, "kind": kind, "batch": batch, **found[0], **spread_of(speeds, "tok_s")}
+        row["speed_up"] = statistics.median(ratios)
         rows.append(row)
         print(json.dumps(row), flush=True)
     return rows
@@ -170,11 +157,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("no CUDA GPU is there: nothing to measure")
-    base = stage_1_measure()
-    result = {**base.provenance(args.commit), "stage": 3, "model": args.model, "arms": ARMS}
-    result["rates_before"] = base.device_rates()
+    require_gpu()
+    result = {**provenance(args.commit), "stage": 3, "model": args.model, "arms": ARMS}
+    result["rates_before"] = device_rates()
     torch.cuda.empty_cache()
     arms = [Arm(name, model=args.model) for name in args.arms]
     llm = arms[0].llm
@@ -197,11 +182,9 @@ def main() -> None:
         else:  # enough prompts that most of the time ``batch`` of them run
             prompts = mixed * -(-3 * batch // len(mixed))
             rows += rows_of(point(arms, prompts, batch, eos, args.rounds), ALL, batch)
-        result |= {"rows": rows, "rates_after": base.device_rates()}
+        result |= {"rows": rows, "rates_after": device_rates()}
         if args.out is not None:  # after each batch: what is measured is kept
-            args.out.mkdir(parents=True, exist_ok=True)
-            name = f"stage3_speculation_{result['gpu'].replace(' ', '-').lower()}_{result['date'][:10]}.json"
-            (args.out / name).write_text(json.dumps(result, indent=2) + "\n")
+            write_result(args.out, "stage3_speculation", result)
     print(json.dumps(result["rates_after"]))
 
 

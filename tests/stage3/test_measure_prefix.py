@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from sixfold.exercises.importer import load_file
+from stage1 import workloads
 
+bed = load_file(Path(__file__).parents[1] / "stage1" / "measure_bed.py")
 TINY: dict[str, Any] = {"dtype": "float32", "device": "cpu", "num_gpu_blocks_override": 40, "max_model_len": 128}
 
 
@@ -28,8 +30,8 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     small["LOADS"] = {"decode_heavy": (3, 20, 4), "prefill_heavy": (2, 60, 1)}
     for name, value in small.items():
         monkeypatch.setattr(script, name, value)
-    monkeypatch.setattr(script.engine, "timed", wall)
-    monkeypatch.setattr(script.engine.base, "MAX_ID", 250)
+    monkeypatch.setattr(script, "timed", wall)
+    monkeypatch.setattr(workloads, "MAX_ID", 250)
     return script
 
 
@@ -39,7 +41,7 @@ def test_hits_are_hits_and_cold_is_cold(script: Any) -> None:
     assert core.stats().prefix_hits == (script.PAIRS + 1) * script.SHARED
     assert found["ratio"] == pytest.approx(found["cold_ms"] / found["hit_ms"])
     with pytest.raises(RuntimeError, match="64 of 69 tokens were found in the cache, not 0"):
-        script.first_token(core, script.engine.prompts(1, 64, seed=0)[0] + [1, 2, 3, 4, 5], found=0)
+        script.first_token(core, script.random_prompts(1, 64, seed=0)[0] + [1, 2, 3, 4, 5], found=0)
     core.shutdown()
 
 
@@ -81,6 +83,27 @@ def test_loss_compares_within_a_round(script: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_hits_among_prompts_that_should_have_none_are_refused(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script.engine, "prompts", lambda count, length, seed=0: [[7] * length] * count)
+    monkeypatch.setattr(script, "random_prompts", lambda count, length, seed=0: [[7] * length] * count)
     with pytest.raises(RuntimeError, match="prompts began alike"):
         script.measure_loss("tiny", **TINY)
+
+
+def test_it_writes_what_it_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    loads = {"decode_heavy": (3, 20, 4), "prefill_heavy": (2, 60, 1)}
+    sizes: dict[str, Any] = {"SHARED": 64, "NEW": 5, "PAIRS": 1, "ROUNDS": 1, "CACHE_BYTES": 1 << 22, "LOADS": loads}
+    script = bed.load(monkeypatch, "03_prefix_spec/measure_prefix.py", **sizes)
+    bed.small_workloads(monkeypatch)
+    measure_loss = script.measure_loss
+    monkeypatch.setattr(script, "measure_loss", lambda shape: measure_loss(shape, max_model_len=128))
+    name, result = bed.run(monkeypatch, script, tmp_path, "--hit", "tiny", "--loss", "tiny", "tiny")
+    assert name == "stage3_prefix_fake-h1-xl_DATE.json"
+    assert list(result) == [*bed.PLACE, "stage", "rates_before", "first_token", "without_hits", "rates_after"]
+    keys = ["shape", "shared_tokens", "new_tokens", "pairs", "cold_ms", "hit_ms", "hit_ms_max", "ratio"]
+    assert list(result["first_token"]) == keys
+    assert [row["shape"] for row in result["without_hits"]] == ["tiny", "tiny"]
+    arms = ["without_ms", "with_ms", "without_again_ms"]
+    assert list(result["without_hits"][0]["loads"][0]) == ["load", "rounds", *arms, "loss", "noise"]
+
+
+def test_without_a_gpu_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.without_a_gpu(monkeypatch, bed.load(monkeypatch, "03_prefix_spec/measure_prefix.py"))

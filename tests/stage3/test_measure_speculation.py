@@ -1,5 +1,6 @@
 """The measurement of speculation, on a tiny model without a GPU: what is counted, not how fast it is."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from sixfold.exercises.importer import load_file
 from stage3.llm import LLM
 
+bed = load_file(Path(__file__).parents[1] / "stage1" / "measure_bed.py")
 script = load_file(Path(__file__).parents[2] / "stages" / "03_prefix_spec" / "measure_speculation.py")
 PROMPTS = [[5, 6, 7, 8, 9] * 4 + [i] for i in range(6)]
 TINY = {"model": "tiny", "load_format": "dummy", "dtype": "float32", "device": "cpu"}
@@ -54,3 +56,25 @@ def test_every_arm_is_a_valid_configuration() -> None:
         if config is not None and config["method"] == "ngram":
             with LLM(**TINY, max_model_len=64, speculative_config=config):
                 pass
+
+
+def test_it_writes_what_it_prints(monkeypatch, tmp_path, capsys) -> None:
+    small = bed.load(monkeypatch, "03_prefix_spec/measure_speculation.py", MAX_TOKENS=3, CACHE_BYTES=64 << 20)
+    monkeypatch.setattr(small, "held_out_prompts", lambda: {"one": ["Hello", "Not taken"], "two": ["1, 2, 3,"]})
+    words = ["--arms", "none", "ngram", "--batches", "1", "4", "--rounds", "2", "--per-kind", "1"]
+    name, result = bed.run(monkeypatch, small, tmp_path, *words)
+    assert name == "stage3_speculation_fake-h1-xl_DATE.json"
+    assert list(result) == [*bed.PLACE, "stage", "model", "arms", "rates_before", "rows", "rates_after"]
+    plain, ngram = result["rows"][-2:]
+    speeds = ["tok_s", "tok_s_min", "tok_s_max", "speed_up"]
+    assert list(plain) == ["arm", "kind", "batch", "seconds", "tokens", *speeds]
+    drafts = ["verifications", "drafts", "accepted_per_position", "acceptance_length"]
+    assert list(ngram) == ["arm", "kind", "batch", "seconds", "tokens", "tok_s", *drafts, *speeds[1:]]
+    assert (ngram["arm"], ngram["kind"], ngram["batch"]) == ("ngram", "all", 4)
+    assert plain["tok_s_min"] <= plain["tok_s"] <= plain["tok_s_max"]
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert printed == [*result["rows"], bed.RATES]
+
+
+def test_without_a_gpu_nothing_is_measured(monkeypatch) -> None:
+    bed.without_a_gpu(monkeypatch, bed.load(monkeypatch, "03_prefix_spec/measure_speculation.py"))
