@@ -34,7 +34,17 @@ MOST_FEW = 8  # queries of a request that the kernel of decoding takes
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class StepBatch(ForwardBatch):
-    """``ForwardBatch`` with what a draw needs, on the device, and what the launches may assume."""
+    """``ForwardBatch`` with what a draw needs, on the device, and what the launches may assume.
+
+    Example: A decodes, B computes 40 tokens of its prompt. (From stage 3 on a request may send drafts behind its last
+    token: with two of them ``max_draws`` is 3, and A's numbers are those in brackets.)
+
+                 A         B
+        tokens   1 (3)     40       max_query_len 40
+        draws    1 (3)     0        most tokens that come of it
+        few_lens 12 (14)   0        its length where it has at most ``max_few`` tokens: 1 (3)
+                 few       chunk    num_few 1, num_chunks 1: each kind has an attention kernel
+    """
 
     temperature: torch.Tensor  # [R] float32, 0 = greedy
     top_p: torch.Tensor  # [R] float32
