@@ -60,9 +60,9 @@ class ForwardBatch:
     max_query_len: int
     max_seq_len: int
     states: Sequence[RowState] = ()  # [R], in batch order; a captured graph never reads it
-    has_gaps: bool = False  # some tokens may have no slot
     samples: Sequence[bool] = ()  # [R], false while a prompt is only partly computed
     attn: Any = field(default=None)  # what the attention backend planned
+    has_gaps: bool = False  # some tokens may have no slot
 
     @property
     def num_reqs(self) -> int:
