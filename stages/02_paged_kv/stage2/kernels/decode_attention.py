@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 import torch
 import triton
 
+from stage2.inputs import MOST_FEW
 from stage2.kernels.merge_splits import MIN_TILES, merge_kernel, merge_splits
 from stage2.kernels.split_attention import attend_kernel
 
 MAX_HEAD_DIM = 256
-MAX_QUERY_LEN = 8
+MAX_QUERY_LEN = MOST_FEW
 MAX_SPLITS = 64
 PROGRAMS_PER_SM = 2
 ENOUGH, MANY = 2, 8  # programs a multiprocessor, without any split
