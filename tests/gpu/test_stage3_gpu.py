@@ -18,20 +18,8 @@ heads, proof = load_file(BEDS / "heads_bed.py"), load_file(BEDS / "proof_bed.py"
 pytestmark = pytest.mark.gpu
 
 TINY = {"model": "tiny", "load_format": "dummy", "max_model_len": 256, "dtype": "float32", "device": "cuda"}
-LOOP = [5, 6, 7, 8, 9, 10, 11] * 6
-PROMPTS = [{"prompt_token_ids": [*LOOP[i:], i]} for i in range(5)]
-PARAMS = [
-    SamplingParams(temperature=0, max_tokens=60, ignore_eos=True),
-    SamplingParams(temperature=1.0, seed=1, max_tokens=50, ignore_eos=True),
-    SamplingParams(temperature=0.8, seed=2, top_k=5, max_tokens=60, ignore_eos=True),
-    SamplingParams(temperature=0.5, seed=3, top_p=0.6, min_p=0.01, max_tokens=40, ignore_eos=True),
-    SamplingParams(temperature=0.8, seed=4, repetition_penalty=1.2, max_tokens=60, ignore_eos=True),
-]
-NGRAM = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "prompt_lookup_max": 3}
-
-
-def tokens(outputs) -> list[list[int]]:
-    return [output.outputs[0].token_ids for output in outputs]
+requests = load_file(BEDS / "requests_bed.py")
+PROMPTS, PARAMS, NGRAM, tokens = requests.PROMPTS[:5], requests.PARAMS[:5], requests.NGRAM, requests.tokens
 
 
 METHODS = ["none", "ngram", "medusa", "eagle", "draft_model"]

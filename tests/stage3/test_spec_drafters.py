@@ -16,17 +16,8 @@ from stage3.llm import LLM
 bed = load_file(Path(__file__).with_name("heads_bed.py"))
 
 TINY = {"model": "tiny", "load_format": "dummy", "max_model_len": 160, "dtype": "float32"}
-LOOP = [5, 6, 7, 8, 9, 10, 11] * 6
-PROMPTS = [{"prompt_token_ids": [*LOOP[i:], i]} for i in range(7)]
-PARAMS = [
-    SamplingParams(temperature=0, max_tokens=60, ignore_eos=True),
-    SamplingParams(temperature=1.0, seed=1, max_tokens=50, ignore_eos=True),
-    SamplingParams(temperature=0.8, seed=2, top_k=5, max_tokens=60, ignore_eos=True),
-    SamplingParams(temperature=0.5, seed=3, top_p=0.6, min_p=0.01, max_tokens=40, ignore_eos=True),
-    SamplingParams(temperature=0.8, seed=4, repetition_penalty=1.2, max_tokens=60, ignore_eos=True),
-    SamplingParams(temperature=0, max_tokens=40, ignore_eos=True, logprobs=1, prompt_logprobs=0),
-    SamplingParams(temperature=0.3, seed=6, max_tokens=200, stop_token_ids=[30, 31, 32, 33], ignore_eos=True),
-]
+requests = load_file(Path(__file__).with_name("requests_bed.py"))
+LOOP, PROMPTS, PARAMS, tokens = requests.LOOP, requests.PROMPTS, requests.PARAMS, requests.tokens
 METHODS = ["medusa", "eagle", "draft_model"]
 
 
@@ -46,10 +37,6 @@ def configs(tmp_path_factory) -> dict[str, dict]:
 def expected() -> list:
     with PagedLLM(**TINY) as llm:
         return llm.generate(PROMPTS, PARAMS)
-
-
-def tokens(outputs) -> list[list[int]]:
-    return [output.outputs[0].token_ids for output in outputs]
 
 
 @pytest.mark.parametrize("method", METHODS)
