@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 import torch.nn.functional as F
 import transformers
 
 from stage1.llm import LLM
+from stage1.measuring import host_provenance, write_result
 from stage1.model.ops import TorchOps
 from stage1.model.shape import PRESETS
 from stage1.model.weights import expected_tensors
@@ -84,15 +82,6 @@ def in_a_process(batch: int) -> dict[str, float]:
     return result
 
 
-def cpu_name() -> str:
-    """What the system calls the processor."""
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return platform.processor()
-    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def main() -> None:
     """Measure, print, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -103,13 +92,8 @@ def main() -> None:
         print(json.dumps(decode(args.child)))
         return
     in_a_process(1)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     result: dict[str, Any] = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit or "unknown",
-        "cpu": cpu_name(),
-        "cores": psutil.cpu_count(),
-        "python": platform.python_version(),
+        **host_provenance(None),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "dtype": "float32",
@@ -123,9 +107,7 @@ def main() -> None:
             for values in [[run[key] for run in runs]]
         }
         result[f"linear_ms_{batch}_rows"] = linear_ms(batch)
-    args.out.mkdir(parents=True, exist_ok=True)
-    path = args.out / f"stage1_cpu_{result['date'][:10]}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    write_result(args.out, "stage1", result, machine="cpu")
     print(json.dumps(result, indent=2))
 
 
