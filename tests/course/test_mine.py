@@ -18,6 +18,8 @@ from sixfold.exercises.stub import NotAttempted, make_solution, make_stub
 from stage1.llm import LLM
 from stage1.params import SamplingParams
 
+bed = load_file(Path(__file__).with_name("mine_bed.py"))
+
 EXERCISES = [exercise for exercise in all_exercises() if exercise.stage == 1]
 ROPE = find("1.2")
 TINY: dict[str, Any] = {"model": "tiny", "load_format": "dummy", "max_model_len": 64, "dtype": "float32"}
@@ -61,9 +63,7 @@ def failure(parts: Any) -> str:
 
 def with_text(exercise: Exercise, text: str, folder: Path) -> Any:
     """The stage's parts with a file of this text in it."""
-    path = folder / f"{exercise.module_name}.py"
-    path.write_text(text, encoding="utf-8")
-    return mine.parts_from(1, {exercise.part: str(path)})
+    return bed.with_text(1, exercise, text, folder)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
@@ -82,9 +82,7 @@ def reference_tokens() -> list[list[int]]:
 def test_solved_part_gives_the_same_tokens(
     exercise: Exercise, tmp_path: Path, reference_tokens: list[list[int]]
 ) -> None:
-    parts = with_text(exercise, make_solution(exercise), tmp_path)
-    own = getattr(importlib.import_module(exercise.module), exercise.name)
-    assert getattr(parts, exercise.part) is not own
+    parts = bed.solved(1, exercise, tmp_path)
     assert getattr(parts, exercise.part).__module__ == exercise.module_name
     assert tokens(parts) == reference_tokens
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sixfold.exercises import mine
 from sixfold.exercises.catalog import Exercise, find
-from sixfold.exercises.stub import NotAttempted, make_solution, make_stub
+from sixfold.exercises.importer import load_file
 from stage1.params import SamplingParams
 from stage3.llm import LLM
+
+bed = load_file(Path(__file__).with_name("mine_bed.py"))
 
 EXERCISES = [find("3.4"), find("3.5"), find("3.6")]
 SETTINGS: dict[str, Any] = {
@@ -41,20 +41,17 @@ def tokens(parts: Any) -> list[list[int]]:
 
 
 def with_text(exercise: Exercise, text: str, folder: Path) -> Any:
-    path = folder / f"{exercise.module_name}.py"
-    path.write_text(text, encoding="utf-8")
-    return mine.parts_from(3, {exercise.part: str(path)})
+    return bed.with_text(3, exercise, text, folder)
+
+
+def an_answer(parts: Any) -> Any:
+    with LLM(parts=parts, **SETTINGS) as llm:
+        return llm.generate(PROMPTS, PARAMS, use_tqdm=False)[1]
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 def test_engine_runs_into_an_empty_blank(exercise: Exercise, tmp_path: Path) -> None:
-    parts = with_text(exercise, make_stub(exercise), tmp_path)
-    try:
-        with LLM(parts=parts, **SETTINGS) as llm:
-            message = str(llm.generate(PROMPTS, PARAMS, use_tqdm=False)[1].outputs[0].error)
-    except NotAttempted as error:
-        message = str(error)
-    assert f"exercise {exercise.id}: this body is still to be written" in message
+    bed.meets_the_blank(3, exercise, tmp_path, an_answer)
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +63,7 @@ def reference_tokens() -> list[list[int]]:
 def test_solved_part_gives_the_same_tokens(
     exercise: Exercise, tmp_path: Path, reference_tokens: list[list[int]]
 ) -> None:
-    parts = with_text(exercise, make_solution(exercise), tmp_path)
-    own = getattr(importlib.import_module(exercise.module), exercise.name)
-    assert getattr(parts, exercise.part) is not own
+    parts = bed.solved(3, exercise, tmp_path)
     assert tokens(parts) == reference_tokens
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sixfold.exercises import mine, runner
+from sixfold.exercises import runner
 from sixfold.exercises.catalog import Exercise, find
-from sixfold.exercises.stub import NotAttempted, make_solution, make_stub
+from sixfold.exercises.importer import load_file
 from stage1.params import SamplingParams
 from stage1.trace.invariants import check_trace
 from stage1.trace.reader import Trace
 from stage1.trace.sinks import MemorySink
 from stage3.llm import LLM
+
+bed = load_file(Path(__file__).with_name("mine_bed.py"))
 
 EXERCISES = [find("3.1"), find("3.2"), find("3.3")]
 # Few blocks of an odd size, and a second round: something is found, something is forgotten.
@@ -44,20 +45,17 @@ def served(parts: Any) -> tuple[list[list[int]], list[int]]:
 
 
 def with_text(exercise: Exercise, text: str, folder: Path) -> Any:
-    path = folder / f"{exercise.module_name}.py"
-    path.write_text(text, encoding="utf-8")
-    return mine.parts_from(3, {exercise.part: str(path)})
+    return bed.with_text(3, exercise, text, folder)
+
+
+def an_answer(parts: Any) -> Any:
+    with LLM(parts=parts, **SETTINGS) as llm:
+        return llm.generate(PROMPTS, SAMPLING, use_tqdm=False)[0]
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 def test_engine_runs_into_an_empty_blank(exercise: Exercise, tmp_path: Path) -> None:
-    parts = with_text(exercise, make_stub(exercise), tmp_path)
-    try:
-        with LLM(parts=parts, **SETTINGS) as llm:
-            message = str(llm.generate(PROMPTS, SAMPLING, use_tqdm=False)[0].outputs[0].error)
-    except NotAttempted as error:
-        message = str(error)
-    assert f"exercise {exercise.id}: this body is still to be written" in message
+    bed.meets_the_blank(3, exercise, tmp_path, an_answer)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +65,7 @@ def reference() -> tuple[list[list[int]], list[int]]:
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 def test_solved_part_serves_alike(exercise: Exercise, tmp_path: Path, reference: tuple[Any, Any]) -> None:
-    parts = with_text(exercise, make_solution(exercise), tmp_path)
-    own = getattr(importlib.import_module(exercise.module), exercise.name)
-    assert getattr(parts, exercise.part) is not own
+    parts = bed.solved(3, exercise, tmp_path)
     assert served(parts) == reference
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from sixfold.exercises import mine
 from sixfold.exercises.catalog import Exercise, find
 from sixfold.exercises.importer import load_file
-from sixfold.exercises.stub import NotAttempted, make_solution, make_stub
+from sixfold.exercises.stub import make_solution, make_stub
 from stage1.params import SamplingParams
 from stage3.llm import LLM
 from stage3.spec.ngram import NgramRules, propose, propose_rows
@@ -20,6 +18,8 @@ from stage3.spec.ngram_drafter import propose_on_host
 from stage3.spec.rejection import draw_residual
 
 heads = load_file(Path(__file__).parents[1] / "stage3" / "heads_bed.py")
+
+bed = load_file(Path(__file__).with_name("mine_bed.py"))
 
 EXERCISES = [find("3.7"), find("3.8")]
 RESIDUAL = find("3.9")
@@ -46,9 +46,12 @@ def serve(parts: Any, config: dict[str, Any] | None = None) -> tuple[list[list[i
 
 
 def with_text(exercise: Exercise, text: str, folder: Path) -> Any:
-    path = folder / f"{exercise.module_name}.py"
-    path.write_text(text, encoding="utf-8")
-    return mine.parts_from(3, {exercise.part: str(path)})
+    return bed.with_text(3, exercise, text, folder)
+
+
+def an_answer(parts: Any) -> Any:
+    with LLM(parts=parts, **SETTINGS) as llm:
+        return llm.generate(PROMPTS, SAMPLING, use_tqdm=False)[0]
 
 
 @pytest.fixture(scope="module")
@@ -60,20 +63,12 @@ def reference() -> tuple[list[list[int]], int, list[int]]:
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 def test_engine_runs_into_an_empty_blank(exercise: Exercise, tmp_path: Path) -> None:
-    parts = with_text(exercise, make_stub(exercise), tmp_path)
-    try:
-        with LLM(parts=parts, **SETTINGS) as llm:
-            message = str(llm.generate(PROMPTS, SAMPLING, use_tqdm=False)[0].outputs[0].error)
-    except NotAttempted as error:
-        message = str(error)
-    assert f"exercise {exercise.id}: this body is still to be written" in message
+    bed.meets_the_blank(3, exercise, tmp_path, an_answer)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 def test_solved_part_drafts_and_accepts_the_same(exercise: Exercise, tmp_path: Path, reference: Any) -> None:
-    parts = with_text(exercise, make_solution(exercise), tmp_path)
-    own = getattr(importlib.import_module(exercise.module), exercise.name)
-    assert getattr(parts, exercise.part) is not own
+    parts = bed.solved(3, exercise, tmp_path)
     assert serve(parts) == reference
 
 
