@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,13 @@ def pytest_configure(config: pytest.Config) -> None:
         if not _has_gpu():
             pytest.exit("no CUDA GPU is visible to torch: GPU tests cannot run here", returncode=1)
         config.pluginmanager.register(GpuCount(), "sixfold-gpu-count")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run on a GPU reads only files with a GPU test: others may import what a GPU machine lacks."""
+    if not config.getoption("--require-gpu") or collection_path.suffix != ".py":
+        return None
+    return True if "mark.gpu" not in collection_path.read_text(encoding="utf-8") else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ from stage2.measured import make_core
 
 DECODES = ((1, 128), (64, 128), (256, 128), (256, 800))  # batch, context
 STEPS = 8  # of each half of a profile
+PROMPT_STEPS = 32  # until the last prompt is computed
 PREFILL = 4000  # tokens of a prompt
 LONG, CHUNK = 16_000, 1024
 KINDS = ("decode", "prefill", "w", "chunk")
@@ -31,7 +32,7 @@ KINDS = ("decode", "prefill", "w", "chunk")
 
 def decode(core: EngineCore, batch: int, context: int) -> dict[str, Any]:
     """A greedy decode step."""
-    start_decoding(core, random_prompts(batch, context), 2 * STEPS)
+    start_decoding(core, random_prompts(batch, context), 2 * STEPS + PROMPT_STEPS)
     found = profile_steps(core.step, STEPS)
     finish(core)
     return {"case": "decode", "batch": batch, "context": context, **found}

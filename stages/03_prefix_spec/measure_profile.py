@@ -35,8 +35,9 @@ def make_core(arm: str, model: str) -> EngineCore:
     """An engine of this stage with the heads of ``arm``."""
     chosen = {
         "model": model,
-        "speculative_config": ARMS[arm],
+        "speculative_config": json.dumps(ARMS[arm]) if ARMS[arm] else None,
         "kv_cache_memory_bytes": CACHE_BYTES,
+        "max_num_batched_tokens": 4096,
         "max_model_len": 1024,
         "max_num_seqs": 64,
         "enable_prefix_caching": False,

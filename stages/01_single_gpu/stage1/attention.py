@@ -86,8 +86,8 @@ class TorchAttention:
             masks=[self._mask(pos, key_pos) for pos in query_pos.split(QUERY_SLICE, dim=1)],
         )
 
-    def attend(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
-        """One layer's attention. ``qkv`` [T, (q + 2 kv heads) * dim] → [T, q heads * dim]."""
+    def store(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
+        """Keys and values into their slots; returns the rotated queries [T, heads, dim]."""
         plan: TorchPlan = batch.attn
         heads, kv_heads, dim = layer.num_heads, layer.num_kv_heads, layer.head_dim
         q, k, v = qkv.unflatten(-1, (-1, dim)).split((heads, kv_heads, kv_heads), dim=1)  # [T, heads, dim]
@@ -98,6 +98,13 @@ class TorchAttention:
         keys, values = self.kv_cache.slots(layer.index)
         keys.index_copy_(0, plan.write_slots, k[plan.stored])
         values.index_copy_(0, plan.write_slots, v[plan.stored])
+        return q
+
+    def attend(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
+        """One layer's attention. ``qkv`` [T, (q + 2 kv heads) * dim] → [T, q heads * dim]."""
+        plan: TorchPlan = batch.attn
+        q = self.store(layer, qkv, batch)
+        keys, values = self.kv_cache.slots(layer.index)
         num_reqs = batch.num_reqs
         read_k = keys.index_select(0, plan.read_slots).unflatten(0, (num_reqs, -1)).transpose(1, 2)  # [R, kv, S, dim]
         read_v = values.index_select(0, plan.read_slots).unflatten(0, (num_reqs, -1)).transpose(1, 2)

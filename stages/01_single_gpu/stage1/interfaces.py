@@ -71,8 +71,11 @@ class AttentionBackend(Protocol):
     def plan(self, batch: ForwardBatch) -> None:
         """Once a step, before the model: leave in ``batch.attn`` what all layers share."""
 
+    def store(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
+        """Split ``qkv`` [T, (q + 2 kv heads) * dim], normalise, rotate, store KV: the queries [T, heads, dim]."""
+
     def attend(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
-        """Split ``qkv`` [T, (q + 2 kv heads) * dim], normalise, rotate, store KV, attend: [T, q heads * dim]."""
+        """``store``, then attention to all keys of each request up to its query: [T, q heads * dim]."""
 
     def capture_buffers(self, max_reqs: int) -> Any:
         """Static metadata for a graph of up to ``max_reqs`` requests (``None`` where nothing is captured)."""

@@ -123,15 +123,15 @@ class Lifecycle:
                     new_ids.append([])
                 continue
             req.num_in_flight -= 1
-            end = None
-            num_before = len(req.output_ids)
-            num_tokens = req.num_prompt_tokens + num_before + len(sampled)
-            if num_tokens < req.max_total_tokens and req.ending_ids.isdisjoint(sampled):
-                req.output_ids += sampled
-            else:
-                sampled, end = append_to_end(req, sampled)
-            if num_before == 0:
+            output_ids, end, count = req.output_ids, None, len(sampled)
+            if not output_ids:
                 self._timings[req_id].first_token = now
+            num_tokens = req.num_prompt_tokens + len(output_ids) + count
+            ends = sampled[0] in req.ending_ids or (count > 1 and not req.ending_ids.isdisjoint(sampled))
+            if ends or num_tokens >= req.max_total_tokens:
+                sampled, end = append_to_end(req, sampled)
+            else:
+                output_ids += sampled
             if (num_tokens - 1) % block_size < num_scheduled[req_id]:  # the step filled a block
                 self._kv.commit(req)
             req_ids.append(req_id)

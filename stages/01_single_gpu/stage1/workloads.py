@@ -65,9 +65,15 @@ def finish(core: EngineCore) -> None:
 
 
 def start_decoding(core: EngineCore, prompts: list[list[int]], steps: int) -> None:
-    """Bring a request for each prompt to its decode steps, greedily, with ``steps`` to go and some to spare."""
+    """Bring a request for each prompt to its decode steps, greedily, with ``steps`` to go and some to spare.
+
+    Raises:
+        RuntimeError: the first ones ended before the last one's prompt was computed.
+    """
     add_requests(core, prompts, [steps + 8] * len(prompts), temperature=0.0)
     while core.stats().scheduled_tokens != len(prompts):  # until every prompt is computed
+        if not core.has_work:
+            raise RuntimeError(f"{len(prompts)} requests never decoded together: {steps} steps are too few")
         core.step()
     take_steps(core, 4)
 

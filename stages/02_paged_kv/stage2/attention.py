@@ -74,9 +74,8 @@ class TritonAttention:
     def plan(self, batch: ForwardBatch) -> None:
         """Nothing: the kernels read lengths and block tables on the device."""
 
-    def attend(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
-        """One layer's attention. ``qkv`` [T, (q + 2 kv heads) * dim] → [T, q heads * dim]."""
-        assert isinstance(batch, StepBatch)
+    def store(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
+        """Keys and values into their slots; returns the rotated queries [T, heads, dim], of padding anything."""
         heads, kv_heads, dim = layer.num_heads, layer.num_kv_heads, layer.head_dim
         keys, values = self.kv_cache.layers[layer.index]  # [num_blocks, block_size, kv heads, dim]
         q = torch.empty(qkv.shape[0], heads, dim, dtype=qkv.dtype, device=qkv.device)
@@ -84,6 +83,14 @@ class TritonAttention:
             qkv, q, keys, values, batch.slot_mapping, batch.positions, self._cos, self._sin,
             layer.q_norm, layer.k_norm, layer.eps, heads, kv_heads,
         )  # fmt: skip
+        return q
+
+    def attend(self, layer: Attention, qkv: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
+        """One layer's attention. ``qkv`` [T, (q + 2 kv heads) * dim] → [T, q heads * dim]."""
+        assert isinstance(batch, StepBatch)
+        kv_heads, dim = layer.num_kv_heads, layer.head_dim
+        keys, values = self.kv_cache.layers[layer.index]
+        q = self.store(layer, qkv, batch)
         out = torch.empty_like(q)
         # Room for partial results is a matter of tokens: where they are many, the decodes among them are not cut.
         splits = Splits(1)

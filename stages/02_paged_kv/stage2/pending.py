@@ -19,6 +19,7 @@ from stage1.batch import RowState
 from stage1.records import ModelRunnerOutput
 from stage1.runner import BAD_LOGITS
 
+NUM_LINES = 2
 BAD = 2  # the flag of a request for which no token can be chosen; 1 = drawn, 0 = none was to be drawn
 Lines = list[list[int]]  # [R] ids, [R] flags, and what a later stage adds
 
@@ -26,7 +27,7 @@ Lines = list[list[int]]  # [R] ids, [R] flags, and what a later stage adds
 class ResultCopies:
     """The result on the device, and pinned copies of it."""
 
-    def __init__(self, max_reqs: int, device: torch.device, turns: int = 3, num_lines: int = 2) -> None:
+    def __init__(self, max_reqs: int, device: torch.device, turns: int = 3, num_lines: int = NUM_LINES) -> None:
         on_gpu = device.type == "cuda"
         size = (num_lines, max_reqs)
         self.on_device = torch.zeros(size, dtype=torch.int32, device=device)
@@ -34,18 +35,18 @@ class ResultCopies:
         self._arrived = [torch.cuda.Event() for _ in range(turns)] if on_gpu else []
         self._turn = 0
 
-    def start(self, num_reqs: int) -> Callable[[], Lines]:
-        """Queue a copy; the function that is returned waits for it and reads the first ``num_reqs`` columns."""
+    def start(self, num_reqs: int, num_lines: int) -> Callable[[], Lines]:
+        """Queue a copy; what is returned waits for it and reads the first ``num_reqs`` columns of ``num_lines``."""
         turn = self._turn = (self._turn + 1) % len(self._copies)
         copy = self._copies[turn]
-        copy.copy_(self.on_device, non_blocking=True)
+        copy[:num_lines].copy_(self.on_device[:num_lines], non_blocking=True)
         if self._arrived:
             self._arrived[turn].record()
 
         def wait() -> Lines:
             if self._arrived:
                 self._arrived[turn].synchronize()
-            lines: Lines = copy[:, :num_reqs].tolist()
+            lines: Lines = copy[:num_lines, :num_reqs].tolist()
             return lines
 
         return wait

@@ -30,7 +30,7 @@ from stage2.graphs import Computed, StepGraph, StepGraphs, graph_sizes
 from stage2.inputs import InputFiller, SlotMapping, StepBatch, StepBuffers
 from stage2.needs import is_plain
 from stage2.packet import Packet
-from stage2.pending import Lines, PendingStep, ResultCopies, to_output
+from stage2.pending import NUM_LINES, Lines, PendingStep, ResultCopies, to_output
 from stage2.rows import RowKeeper, Step
 from stage2.state import RequestTable
 
@@ -127,7 +127,7 @@ class PagedRunner:
             complete = None
         else:
             complete = self._launch_demanding(step, graph)
-        wait = self._results.start(len(step.rows))
+        wait = self._results.start(len(step.rows), self._num_lines(step))
 
         def read() -> ModelRunnerOutput:
             out = self._to_output(step, wait())
@@ -142,6 +142,10 @@ class PagedRunner:
 
     def _queue_behind(self, step: Step, graph: StepGraph | None, batch: StepBatch, computed: Computed) -> None:
         """What is launched behind a step's tokens: nothing here."""
+
+    def _num_lines(self, step: Step) -> int:
+        """Lines of the result that say something of ``step``: ids and flags."""
+        return NUM_LINES
 
     def _to_output(self, step: Step, lines: Lines) -> ModelRunnerOutput:
         ids, flags = lines

@@ -93,21 +93,20 @@ class EagleLayer(nn.Module):
             attention: has planned ``batch``.
             rows: whose states are wanted.
         """
-        mixed, residual = self.see(both, batch, attention)
+        layer = self.layer
+        normed, residual = layer.input_layernorm(self.fc(both), None)
+        mixed = attention.attend(layer.self_attn, layer.self_attn.qkv_proj(normed), batch)
         if rows is not None:  # what follows needs no other token
             mixed, residual = mixed[rows], residual[rows]
-        layer = self.layer
         normed, residual = layer.post_attention_layernorm(layer.self_attn.o_proj(mixed), residual)
         state: torch.Tensor = self.norm(layer.mlp(normed), residual)[0]
         return state
 
-    def see(
-        self, both: torch.Tensor, batch: StepBatch, attention: AttentionBackend
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The first half of ``forward``, which stores keys and values: what was attended to, and the residual."""
+    def store(self, both: torch.Tensor, batch: StepBatch, attention: AttentionBackend) -> None:
+        """Keys and values of the T tokens alone; the arguments are those of ``forward``."""
         layer = self.layer
-        normed, residual = layer.input_layernorm(self.fc(both), None)
-        return attention.attend(layer.self_attn, layer.self_attn.qkv_proj(normed), batch), residual
+        normed, _ = layer.input_layernorm(self.fc(both), None)
+        attention.store(layer.self_attn, layer.self_attn.qkv_proj(normed), batch)
 
 
 def mix(layer: EagleLayer, embedding: torch.Tensor, ids: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
@@ -170,7 +169,7 @@ class EagleDrafter:
 
     def follow(self, batch: StepBatch, hidden: torch.Tensor, known: Known) -> None:
         """See ``Drafter``: keys and values of the step's tokens, so that a later chain can attend to them."""
-        self._layer.see(self._read(batch, hidden), batch, self._attention)
+        self._layer.store(self._read(batch, hidden), batch, self._attention)
 
     def _read(self, batch: StepBatch, hidden: torch.Tensor) -> torch.Tensor:
         """What the layer reads at the step's tokens, [T, 2 * hidden]."""

@@ -172,6 +172,11 @@ class DraftingRunner(PagedRunner):
         lines = torch.cat((drafts.ids, drafts.counts[:, None]), dim=1)  # [R, k + 1]
         result[self._draft_lines, :num_reqs] = lines.T
 
+    def _num_lines(self, step: Step) -> int:
+        if not step.drafts and len(step.rows) > self._drafting.max_batch:  # nothing verified, nothing guessed
+            return super()._num_lines(step)
+        return steps.num_lines(self._drafting.num_drafts)
+
     def _to_output(self, step: Step, lines: Lines) -> ModelRunnerOutput:
         out = super()._to_output(step, lines[:2])
         if step.drafts:
