@@ -12,8 +12,9 @@ vLLM: ``vllm/profiler/layerwise_profile.py``.
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -43,25 +44,39 @@ def profile_steps(step: Callable[[], Any], steps: int) -> dict[str, Any]:
     with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU], acc_events=True) as recorded:
         run()
         torch.cuda.synchronize()
-    times: dict[str, list[float]] = {}
-    for event in recorded.events():
-        if event.device_type.name == "CUDA":
-            times.setdefault(short(event.name), []).append(event.time_range.elapsed_us())
-    return summed(times, steps, wall)
-
-
-def summed(times: dict[str, list[float]], steps: int, wall: float) -> dict[str, Any]:
-    """The report of ``steps`` steps.
-
-    Args:
-        times: a kernel's name → microseconds of each of its launches.
-        steps: in which they were launched.
-        wall: microseconds of a step.
-    """
-    kernels: list[dict[str, Any]] = [
-        {"kernel": name, "launches": len(us) / steps, "us": sum(us) / steps, "us_each": sum(us) / len(us)}
-        for name, us in times.items()
+    launches = [
+        Launch(short(event.name), event.time_range.start, event.time_range.end)
+        for event in recorded.events()
+        if event.device_type.name == "CUDA"
     ]
+    return summed(launches, steps, wall)
+
+
+class Launch(NamedTuple):
+    """One run of a kernel, in microseconds of one clock."""
+
+    kernel: str
+    start: float
+    end: float
+
+
+def summed(launches: list[Launch], steps: int, wall: float) -> dict[str, Any]:
+    """The report of ``steps`` steps, of which a mean one took ``wall`` microseconds.
+
+    ``gap_us`` is the time before a kernel in which none ran: what its launch costs where the device was ready for it,
+    and what the host took where it was not.
+    """
+    times: dict[str, list[tuple[float, float]]] = {}
+    before = None
+    for kernel, start, end in sorted(launches, key=lambda launch: launch.start):
+        gap = 0.0 if before is None else max(start - before, 0.0)
+        times.setdefault(kernel, []).append((end - start, gap))
+        before = end if before is None else max(before, end)
+    kernels: list[dict[str, Any]] = []
+    for kernel, each in times.items():
+        us, gaps = (sum(column) for column in zip(*each, strict=True))
+        row = {"launches": len(each) / steps, "us": us / steps, "us_each": us / len(each), "gap_us": gaps / steps}
+        kernels.append({"kernel": kernel, **row, "gap_us_each": statistics.median(gap for _, gap in each)})
     kernels.sort(key=lambda row: -row["us"])
     busy = sum(row["us"] for row in kernels)
     return {

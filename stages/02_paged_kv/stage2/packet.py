@@ -104,11 +104,11 @@ class Packet:
 
 
 def write_edits(edits: Sequence[Edit], out: np.ndarray) -> int:
-    """Write runs as pairs (index, value) to ``out`` (int32); returns the number of pairs."""
+    """Write changes as pairs (index, value) to ``out`` (int32); returns the number of pairs."""
     at = 0
-    for first, values in edits:
+    for indices, values in edits:
         n = len(values)
-        out[2 * at : 2 * (at + n) : 2] = np.arange(first, first + n, dtype=np.int32)
+        out[2 * at : 2 * (at + n) : 2] = indices
         out[2 * at + 1 : 2 * (at + n) : 2] = values
         at += n
     return at

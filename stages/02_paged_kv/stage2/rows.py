@@ -178,9 +178,8 @@ class RowKeeper:
         Of the former one more, where there is one: a drafter reads each token together with the next.
         """
         edits = []
-        for row, drafts in zip(step.rows, step.drafts, strict=False):
-            if drafts:
-                edits.append(self.table.put_tokens(row, int(self._num_known[row.row]), drafts))
+        if step.drafts:
+            edits.append(self.table.put_drafts(step.index, self._num_known[step.index], step.drafts))
         for i in np.flatnonzero(step.starts < self._num_given[step.index]):
             start, row = int(step.starts[i]), step.rows[i]
             end = min(start + int(step.counts[i]) + 1, int(self._num_given[row.row]))

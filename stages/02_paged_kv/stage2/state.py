@@ -23,7 +23,7 @@ import torch
 
 from stage1.batch import RowState
 
-Edit = tuple[int, np.ndarray]  # the first index into the flat table, the values from there on (int32)
+Edit = tuple[np.ndarray, np.ndarray]  # indices into the flat table, and what they get; [n] int32 each
 
 TEMPERATURE, TOP_P, MIN_P, TOP_K, SEED, NUM_PROMPT = 0, 1, 2, 3, 4, 6  # columns; the seed takes two
 BLOCKS = 12
@@ -71,17 +71,27 @@ class RequestTable:
         params = row.params
         floats = np.array([params.temperature, params.top_p, params.min_p], np.float32).view(np.int32)
         seed = np.array([row.seed], np.int64).view(np.int32)
-        return row.row * self.width, np.concatenate((floats, [params.top_k], seed, [row.num_prompt_tokens])).astype(
-            np.int32
-        )
+        return _run(row.row * self.width, [*floats, params.top_k, *seed, row.num_prompt_tokens])
 
     def append_blocks(self, row: TableRow, block_ids: Sequence[int]) -> Edit:
         """The change that adds ``block_ids`` behind those that ``row`` has, on both sides."""
         first = row.row * self.width + BLOCKS + len(row.block_ids)
         row.block_ids.extend(block_ids)
         is_full = len(row.block_ids) == self.tokens_at - BLOCKS
-        return first, np.array(block_ids if is_full else [*block_ids, NO_BLOCK], np.int32)
+        return _run(first, block_ids if is_full else [*block_ids, NO_BLOCK])
 
     def put_tokens(self, row: TableRow, start: int, token_ids: Sequence[int]) -> Edit:
         """The change that writes ``token_ids`` from position ``start`` on."""
-        return row.row * self.width + self.tokens_at + start, np.array(token_ids, np.int32)
+        return _run(row.row * self.width + self.tokens_at + start, token_ids)
+
+    def put_drafts(self, rows: np.ndarray, starts: np.ndarray, drafts: Sequence[Sequence[int]]) -> Edit:
+        """The change that writes the drafts of many requests, [R] rows of the table, from ``starts`` [R] on."""
+        counts = np.array([len(ids) for ids in drafts])
+        # Where each row's drafts begin in the table, less where they begin among all of them.
+        first = rows.astype(np.int64) * self.width + self.tokens_at + starts - (counts.cumsum() - counts)
+        values = np.array([token for ids in drafts for token in ids], np.int32)
+        return (first.repeat(counts) + np.arange(len(values))).astype(np.int32), values
+
+
+def _run(first: int, values: Sequence[int]) -> Edit:
+    return np.arange(first, first + len(values), dtype=np.int32), np.array(values, np.int32)

@@ -20,7 +20,7 @@ class AcceptanceCounter:
         self.num_verifications = 0  # requests verified, each step anew
         self.num_drafts = 0  # tokens
         self.num_tokens = 0  # that came out, the one behind the accepted drafts included
-        self.accepted_per_position = [0] * num_drafts
+        self._by_number = [0] * (num_drafts + 1)  # verifications by how many drafts stayed
 
     def observe(self, num_drafts: int, num_sampled: int, num_kept: int) -> None:
         """One request's verification.
@@ -33,8 +33,12 @@ class AcceptanceCounter:
         self.num_verifications += 1
         self.num_drafts += num_drafts
         self.num_tokens += num_kept
-        for position in range(min(num_kept, num_sampled - 1)):
-            self.accepted_per_position[position] += 1
+        self._by_number[num_kept if num_kept < num_sampled else num_sampled - 1] += 1
+
+    @property
+    def accepted_per_position(self) -> list[int]:
+        """How often the first draft stayed, the second one, …: a draft stays with all before it."""
+        return [sum(self._by_number[position + 1 :]) for position in range(len(self._by_number) - 1)]
 
     @property
     def num_accepted(self) -> int:
@@ -55,4 +59,4 @@ class AcceptanceCounter:
         """Write the totals into ``stats``."""
         stats.verifications = self.num_verifications
         stats.drafts = self.num_drafts
-        stats.accepted_per_position = list(self.accepted_per_position)
+        stats.accepted_per_position = self.accepted_per_position

@@ -185,8 +185,9 @@ class DraftingRunner(PagedRunner):
                 sampled += ids[: count - 1] if count else ()
         if len(step.rows) > self._drafting.max_batch:  # the schedule takes no drafts of so large a step
             return out
+        plain = step.is_plain
         for row, *drafts, count in zip(step.rows, *lines[self._draft_lines], strict=True):
-            if count and row.params.logprobs is None and not has_rules(row.params):
+            if count and (plain or (row.params.logprobs is None and not has_rules(row.params))):
                 out.drafts[row.req_id] = drafts[:count]
         return out
 

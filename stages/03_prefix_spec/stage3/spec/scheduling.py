@@ -98,22 +98,21 @@ class Speculation:
         """Take back what was rejected or lies behind an end, then take the drafts for the next step."""
         if not plan.drafts and not out.drafts:
             return
-        places = {req_id: place for place, req_id in enumerate(out.req_ids)}
-        for req_id, drafts in plan.drafts.items():
-            req = self._live(req_id, plan, out)
-            if req is not None:
-                sampled = out.sampled[places[req_id]]
+        verified, guessed, failed, step = plan.drafts, out.drafts, out.failed, plan.step
+        if len(plan.num_scheduled) > self._limits.max_batch:
+            guessed = {}
+        room = self._room()
+        for req_id, sampled in zip(out.req_ids, out.sampled, strict=True):
+            req = self._requests.get(req_id)
+            if req is None or req.first_step > step or req_id in failed:  # it has ended, or is about to
+                continue
+            if drafts := verified.get(req_id):
                 num_kept = len(keep_until_end(req, sampled))
                 # The last token kept is not computed yet; all before it are.
                 req.num_computed_tokens -= 1 + len(drafts) - num_kept
                 self.counter.observe(len(drafts), len(sampled), num_kept)
-        if len(plan.num_scheduled) > self._limits.max_batch:
-            return
-        room = self._room()
-        for req_id, drafts in out.drafts.items():
-            req = self._live(req_id, plan, out)
-            if req is not None:
-                self._take(req, drafts, len(out.sampled[places[req_id]]), room)
+            if drafts := guessed.get(req_id):
+                self._take(req, drafts, len(sampled), room)
 
     def on_finish(self, req: Request) -> bool:
         """Forget the request; its blocks may go at once."""
@@ -123,11 +122,6 @@ class Speculation:
         return False
 
     # --- below: one request --------------------------------------------------------------------------
-
-    def _live(self, req_id: str, plan: SchedulerOutput, out: ModelRunnerOutput) -> Request | None:
-        """The request that ``out`` speaks of, unless it has ended or is about to."""
-        req = self._requests.get(req_id)
-        return None if req is None or req.first_step > plan.step or req_id in out.failed else req
 
     def _take(self, req: Request, drafts: list[int], num_sampled: int, room: _Room) -> None:
         """Make the first of ``drafts`` the request's, as many as cost no one anything; ``room`` shrinks by them."""
@@ -157,7 +151,7 @@ class Speculation:
 
 def keep_until_end(req: Request, sampled: list[int]) -> list[int]:
     """``sampled`` up to the token that ends ``req``, as ``Lifecycle`` will cut it: what lies behind was for nothing."""
-    room = req.max_total_tokens - req.num_tokens
+    room = req.max_total_tokens - req.num_prompt_tokens - len(req.output_ids)
     if len(sampled) < room and req.ending_ids.isdisjoint(sampled):
         return sampled  # nearly always
     for count, token in enumerate(sampled, 1):
