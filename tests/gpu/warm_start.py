@@ -16,9 +16,9 @@ STEPS, SEATS = 400, 32
 compiled: list[str] = []
 
 
-def note(*_: Any, fn: Any, **__: Any) -> None:
+def note(*_: Any, repr: str, **__: Any) -> None:
     """Triton calls it when a variant of a kernel was compiled, or loaded from its cache on disk."""
-    compiled.append(fn.name.rsplit(".", 1)[-1])
+    compiled.append(repr)
 
 
 def params(rng: random.Random) -> SamplingParams:

@@ -124,7 +124,7 @@ def prefill_cut(
     heads, kv_heads, dim = SHAPES[shape]
     tokens = batch * (queries or context)
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    cut = choose_tile(tokens, batch, heads // kv_heads, dim, dtype) if tile is None else PrefillTile(*tile)
+    cut = choose_tile(tokens, batch, heads // kv_heads, kv_heads, dim, dtype) if tile is None else PrefillTile(*tile)
     if splits is not None:
         return cut, KeySplits(*splits)
     return cut, choose_key_splits(tokens, kv_heads, num_sms(device), MODEL_LEN, cut.keys)

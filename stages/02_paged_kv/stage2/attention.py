@@ -127,7 +127,7 @@ class TritonAttention:
         heads, dim = q.shape[1:]
         kv_heads = keys.shape[2]
         group = heads // kv_heads
-        tile = choose_tile(batch.num_tokens, batch.num_chunks, group, dim, q.dtype)
+        tile = choose_tile(batch.num_tokens, batch.num_chunks, group, kv_heads, dim, q.dtype)
         paged_prefill(
             *(q, keys, values, batch.block_table, batch.query_start, batch.seq_lens, out),
             scale=dim**-0.5,

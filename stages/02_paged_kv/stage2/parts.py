@@ -40,6 +40,7 @@ from stage2.runner import Inputs, PagedRunner
 from stage2.scheduler import ContinuousScheduler
 from stage2.slots import slot_mapping
 from stage2.waiting import WaitingQueue
+from stage2.warm_up import WarmUp, warm_up_plans
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Parts:
     scheduler: Callable[..., Scheduler] = ContinuousScheduler
     further_shapes: Sequence[ModelShape] = ()  # whose layers lie in the same blocks, behind the model's: a drafter's
     runner: Callable[..., PagedRunner] = PagedRunner
+    warm_up: WarmUp = warm_up_plans
     executor: Callable[[Runner], Executor] = UniprocExecutor
     core: Callable[[Scheduler, Executor, Callable[[], None]], EngineCore] = EngineCore
 

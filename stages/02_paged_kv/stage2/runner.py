@@ -16,6 +16,7 @@ vLLM: ``v1/worker/gpu_model_runner.py``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,8 @@ from stage2.packet import Packet
 from stage2.pending import NUM_LINES, Lines, PendingStep, ResultCopies, to_output
 from stage2.rows import RowKeeper, Step
 from stage2.state import RequestTable
+
+logger = logging.getLogger(__name__)
 
 Inputs = Callable[[Packet, RequestTable, int, SlotMapping], InputFiller]
 
@@ -91,6 +94,19 @@ class PagedRunner:
         self._packet.clear()  # the launches are warmed up with padding alone
         sizes = graph_sizes(self._limits.max_reqs, self._limits.max_tokens)
         return self._graphs.capture(sizes, self._compute, self._buffers)
+
+    def warm_up(self, plans: Sequence[SchedulerOutput]) -> int:
+        """Compute made-up steps, so that what they launch is compiled; returns how many failed for want of memory."""
+        failed = 0
+        for plan in plans:
+            try:
+                self.execute(plan)
+            except torch.OutOfMemoryError:  # a request that asks for as much will hear of it
+                torch.cuda.empty_cache()
+                failed += 1
+        if failed:
+            logger.warning("out of memory: %d of %d warm-up steps were left out", failed, len(plans))
+        return failed
 
     def execute(self, plan: SchedulerOutput) -> ModelRunnerOutput:
         """Compute one step and wait for it."""

@@ -3,6 +3,7 @@
 Owns the order in which they come to life. Does not know requests, schedulers or traces.
 
     weights → a runner with a small cache, to measure → the number of blocks → the runner with its cache → graphs
+    → steps that compile the rest
 
 vLLM: ``v1/worker/gpu_worker.py``.
 """
@@ -18,10 +19,12 @@ from stage1.model.load import load_model
 from stage1.model.rope import rope_tables
 from stage1.model.source import ModelSource, resolve, resolve_device, resolve_dtype
 from stage2.config import BatchConfig, CacheConfig, KernelConfig
+from stage2.inputs import MOST_FEW
 from stage2.kv_memory import count_blocks
 from stage2.parts import Parts, with_kernels
 from stage2.profile import ProfileRun
 from stage2.runner import PagedRunner, StepLimits
+from stage2.warm_up import WarmUpLimits
 
 
 @dataclass(frozen=True)
@@ -63,4 +66,8 @@ def start_worker(settings: Settings, parts: Parts) -> Worker:
     executor = parts.executor(make_runner(num_blocks))
     if captures:
         executor.call("capture_graphs")
+    max_len = min(source.max_model_len, num_blocks * block_size) - MOST_FEW
+    if device.type == "cuda" and max_len > 0:
+        sizes = WarmUpLimits(limits.max_reqs, limits.max_tokens, max_len, block_size, source.shape.vocab_size)
+        executor.call("warm_up", list(parts.warm_up(sizes)))
     return Worker(executor, source, num_blocks, block_size)

@@ -17,6 +17,7 @@ from stage1.interfaces import LogitsProcessor
 from stage1.logits_processors import default_processors
 from stage2.block_pool import BlockPool
 from stage2.parts import Parts as PagedParts
+from stage2.warm_up import WarmUp
 from stage3.core import ResettableCore
 from stage3.grammar.fsm import Machine
 from stage3.grammar.mask_processor import GrammarMaskProcessor
@@ -30,6 +31,7 @@ from stage3.prefix.kv_manager import PrefixKVManager, longest_hit
 from stage3.spec.ngram import propose
 from stage3.spec.ngram_drafter import ProposeOne
 from stage3.spec.rejection import Accept, Residual, accept_matching, draw_residual
+from stage3.warm_up import warm_up_plans
 
 
 def guided_processors(vocab_size: int, device: torch.device) -> tuple[LogitsProcessor, ...]:
@@ -53,6 +55,7 @@ class Parts(PagedParts):
     allowed_tokens: Callable[[Machine, Vocabulary, Place], npt.NDArray[np.bool_]] = allowed_tokens
     pack: Callable[[npt.NDArray[np.bool_]], Words] = pack
     matcher: Callable[[Walk, frozenset[int]], Matcher] = Matcher
+    warm_up: WarmUp = warm_up_plans
     core: Callable[..., EngineCore] = ResettableCore
     propose: ProposeOne = propose
     accept_matching: Accept = accept_matching

@@ -85,7 +85,7 @@ def paged_prefill(
     num_tokens, heads, dim = q.shape
     num_reqs, (block_size, kv_heads) = seq_lens.shape[0], k_cache.shape[1:3]
     group = heads // kv_heads
-    tile = choose_tile(num_tokens, num_reqs, group, dim, q.dtype) if tile is None else tile
+    tile = choose_tile(num_tokens, num_reqs, group, kv_heads, dim, q.dtype) if tile is None else tile
     out = torch.empty_like(q, memory_format=torch.contiguous_format) if out is None else out
     _check(q, k_cache, v_cache, out, tile, scale)
     if max_query_tiles is None:

@@ -38,12 +38,17 @@ TILES = {
 }
 SMALL_TILE = PrefillTile(64, 64, 4, 3)  # so that a short chunk still makes a program for each multiprocessor
 FEW_TOKENS = 1024
+# Unless large tiles make as many: 1,024 tokens of 32 query heads do, and behind 12,000 keys small ones reached 37 % of
+# the matmul rate.
+ENOUGH_PROGRAMS = 120
 OTHER_TILE = PrefillTile(16, 16, 4, 1)
 # Where requests send this many rows or fewer on average, most of a big tile would be rows left over.
 FEW_ROWS = 16
 
 
-def choose_tile(num_tokens: int, num_reqs: int, group: int, head_dim: int, dtype: torch.dtype) -> PrefillTile:
+def choose_tile(
+    num_tokens: int, num_reqs: int, group: int, kv_heads: int, head_dim: int, dtype: torch.dtype
+) -> PrefillTile:
     """The tile for a batch of ``num_tokens`` in ``num_reqs`` rows, ``group`` query heads a KV head.
 
     Reads static sizes alone (those of the tensors, padding included), so a captured graph keeps its choice.
@@ -51,7 +56,8 @@ def choose_tile(num_tokens: int, num_reqs: int, group: int, head_dim: int, dtype
     tile = TILES.get((triton.next_power_of_2(head_dim), dtype.itemsize), OTHER_TILE)
     if num_tokens * group <= FEW_ROWS * num_reqs and dtype.itemsize == 2 and head_dim <= 128:
         return PrefillTile(max(16, triton.next_power_of_2(group)), 64, 4, 3)
-    if num_tokens <= FEW_TOKENS and dtype.itemsize == 2 and head_dim <= 128:
+    programs = num_tokens * group // tile.rows * kv_heads
+    if num_tokens <= FEW_TOKENS and programs < ENOUGH_PROGRAMS and dtype.itemsize == 2 and head_dim <= 128:
         tile = SMALL_TILE
     return PrefillTile(max(tile.rows, triton.next_power_of_2(group)), tile.keys, tile.num_warps, tile.num_stages)
 

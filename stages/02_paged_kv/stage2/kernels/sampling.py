@@ -70,7 +70,9 @@ def sample(
     return ids, flags
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize_on_alignment=["temperature_ptr", "seeds_ptr", "positions_ptr", "floor_ptr"]
+)
 def _race_kernel(
     logits_ptr: tl.tensor,
     temperature_ptr: tl.tensor,

@@ -65,7 +65,9 @@ def filter_thresholds(
     return floor
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize_on_alignment=["temperature_ptr", "top_k_ptr", "top_p_ptr", "min_p_ptr"]
+)
 def _threshold_kernel(
     logits_ptr: tl.tensor,
     temperature_ptr: tl.tensor,

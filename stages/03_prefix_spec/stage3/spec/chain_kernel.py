@@ -34,7 +34,9 @@ def plan_chain(step: StepBatch, known: Known, limits: ChainLimits, table: Reques
     return Chain(positions, slots, seq_lens, blocks, starts, counts)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize_on_alignment=["lengths", "positions_out", "slots_out", "seq_lens_out"]
+)
 def _chain_kernel(
     rows: tl.tensor,  # [R]
     lengths: tl.tensor,  # [R]

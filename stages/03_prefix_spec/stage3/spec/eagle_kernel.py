@@ -40,7 +40,9 @@ def mix(layer: EagleLayer, embedding: torch.Tensor, ids: torch.Tensor, hidden: t
     return out
 
 
-@triton.jit(do_not_specialize=["num_tokens", "num_reqs"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["num_tokens", "num_reqs"], do_not_specialize_on_alignment=["query_start", "rows"]
+)
 def _next_tokens_kernel(
     query_start: tl.tensor,  # [R + 1]
     rows: tl.tensor,  # [R]

@@ -43,7 +43,9 @@ def propose_rows(
     return Drafts(ids, counts)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize_on_alignment=["lengths_ptr"]
+)
 def _ngram_kernel(
     token_ids_ptr: tl.tensor,
     rows_ptr: tl.tensor,

@@ -132,7 +132,9 @@ def _matching_kernel(
     tl.store(bad_ptr + req, tl.max(bad, axis=0) != 0)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize_on_alignment=["seeds_ptr", "positions_ptr"]
+)
 def _ratio_kernel(
     p_ptr: tl.tensor,
     q_ptr: tl.tensor,

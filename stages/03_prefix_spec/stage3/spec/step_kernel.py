@@ -84,7 +84,26 @@ def _zeros(device: torch.device) -> torch.Tensor:
 OPERATIONS = StepOperations(place, remember, know)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize_on_alignment=[
+        "query_start",
+        "draws",
+        "draw_positions",
+        "seeds",
+        "temperature",
+        "top_k",
+        "top_p",
+        "min_p",
+        "rows_out",
+        "ids_out",
+        "positions_out",
+        "seeds_out",
+        "temperature_out",
+        "top_k_out",
+        "top_p_out",
+        "min_p_out",
+    ]
+)
 def _place_kernel(
     query_start: tl.tensor,  # [R + 1]
     draws: tl.tensor,  # [R]
@@ -127,7 +146,10 @@ def _place_kernel(
     tl.store(min_p_out + at, tl.load(min_p + req) + zero, mask=inside)
 
 
-@triton.jit(do_not_specialize=["num_reqs"])  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize=["num_reqs"],
+    do_not_specialize_on_alignment=["query_start", "draws", "seq_lens", "lengths_out", "last_rows_out"],
+)
 def _know_kernel(
     query_start: tl.tensor,
     draws: tl.tensor,
@@ -154,7 +176,9 @@ def _know_kernel(
     tl.store(last_rows_out + req, tl.maximum(row, 0), mask=real)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(  # type: ignore[untyped-decorator]
+    do_not_specialize_on_alignment=["rows", "seq_lens", "draws"]
+)
 def _remember_kernel(
     rows: tl.tensor,  # [R]
     seq_lens: tl.tensor,  # [R], drafts included

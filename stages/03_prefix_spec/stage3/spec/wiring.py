@@ -33,6 +33,7 @@ from stage3.spec.lookahead import LookaheadKV
 from stage3.spec.rules import Rules
 from stage3.spec.runner import Drafting, DraftingRunner, Verify
 from stage3.spec.steps import Places
+from stage3.warm_up import warm_up_plans
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,8 @@ def speculating(parts: Parts, rules: Rules, settings: Settings) -> Parts:
         apply_masks=kernels.apply_masks,
         capturable=not is_replaced,
     )
-    return replace(parts, runner=partial(DraftingRunner, drafting=drafting), further_shapes=further)
+    runner, warm_up = partial(DraftingRunner, drafting=drafting), partial(warm_up_plans, rules=rules)
+    return replace(parts, runner=runner, warm_up=warm_up, further_shapes=further)
 
 
 def with_lookahead(manager: KVCacheManager, rules: Rules | None) -> KVCacheManager:

@@ -1,0 +1,70 @@
+"""Stage 2's warm-up, with what is new here: masks of grammars, and steps that verify drafts.
+
+Owns the further plans. Does not run them.
+
+    1    some prompts of a token
+    2    they verify drafts, beside more chunks than a graph takes
+    3    all are gone
+
+vLLM: ``v1/worker/gpu_model_runner.py`` (``_dummy_run``, ``_dummy_sampler_run``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stage1.params import SamplingParams
+from stage1.records import CachedRequests, SchedulerOutput
+from stage2 import warm_up as stage_2
+from stage2.warm_up import CHUNKS, DRAWS, LENGTHS, WarmUpLimits, arrivals, life, mixtures
+from stage3.grammar.masks import WORD
+from stage3.grammar.records import GrammarMasks
+from stage3.spec.rules import Rules
+
+GUIDED = SamplingParams(temperature=1.0, seed=0, structured_outputs={"choice": ["a"]})
+LARGE = (*LENGTHS, 200)  # of chunks: more tokens than the largest graph of a step with drafts has
+VERIFIED = (GUIDED, *DRAWS[:3])  # draws of requests that may have drafts; the first request is guided
+
+
+def warm_up_plans(limits: WarmUpLimits, rules: Rules | None = None) -> Iterator[SchedulerOutput]:
+    """The plans, in order, for a runner that speculates by ``rules``."""
+    yield from stage_2.warm_up_plans(limits)
+    for params in ([GUIDED], [GUIDED, DRAWS[2]][: min(limits.max_reqs, limits.max_tokens)]):
+        yield from (_guided(plan, limits) for plan in life(limits, [1] * len(params), params))
+    if rules is None:
+        return
+    yield from _verification(limits, rules, [1], [GUIDED])
+    for num_decodes, length in mixtures(limits, min(rules.max_batch, limits.max_reqs), LARGE, limits.max_tokens):
+        yield from _verification(limits, rules, [1] * num_decodes, VERIFIED, [length] * CHUNKS * (length > 0))
+
+
+def _guided(plan: SchedulerOutput, limits: WarmUpLimits) -> SchedulerOutput:
+    """``plan`` with masks that forbid nothing, for its first request and that one's drafts."""
+    if plan.num_scheduled:
+        name = next(iter(plan.num_scheduled))
+        count = 1 + len(plan.drafts.get(name, ()))
+        words = -(-limits.vocab_size // WORD)
+        plan.extras.append(GrammarMasks([name], [count], words, b"\xff" * (4 * words * count)))
+    return plan
+
+
+def _verification(
+    limits: WarmUpLimits,
+    rules: Rules,
+    prompts: Sequence[int],
+    draws: Sequence[SamplingParams],
+    chunks: Sequence[int] = (),
+) -> Iterator[SchedulerOutput]:
+    """Requests with ``prompts`` come and verify drafts, beside the first tokens of ``chunks``; all of them go."""
+    most = limits.max_tokens - len(prompts) - sum(chunks)  # drafts that the step has room for
+    count = min(rules.num_speculative_tokens, most // len(prompts), limits.max_len - 1)
+    if count < 1:
+        return
+    new = arrivals(limits, prompts, draws)
+    names = [data.req_id for data in new]
+    yield _guided(SchedulerOutput(0, new, CachedRequests(), dict(zip(names, prompts, strict=True))), limits)
+    others = arrivals(limits, chunks, DRAWS, first=len(prompts))
+    scheduled = dict.fromkeys(names, 1 + count) | {data.req_id: len(data.prompt_ids) for data in others}
+    cached, drafts = CachedRequests(names, list(prompts)), {name: [0] * count for name in names}
+    yield _guided(SchedulerOutput(0, others, cached, scheduled, drafts), limits)
+    yield SchedulerOutput(0, [], CachedRequests(), {}, finished=list(scheduled))
