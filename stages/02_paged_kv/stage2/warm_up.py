@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from stage1.params import SamplingParams
 from stage1.records import CachedRequests, NewRequestData, SchedulerOutput
-from stage2.graphs import MAX_CHUNKS, MAX_MIXED_TOKENS
+from stage2.graphs import MAX_CHUNKS
 
 # Every way of drawing a token.
 DRAWS = (
@@ -34,7 +34,8 @@ DRAWS = (
     SamplingParams(temperature=1.0, seed=0, logprobs=1),
 )
 CHUNKS = MAX_CHUNKS + 1
-LENGTHS = (2, 40)  # of chunks: rows of a tile that are mostly left over, and full ones
+# Of chunks: rows of a tile that are mostly left over, full ones, and more tokens than any graph has.
+LENGTHS = (2, 40, 200)
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,17 @@ def warm_up_plans(limits: WarmUpLimits) -> Iterator[SchedulerOutput]:
     """The plans, in order, for a runner that holds no request; it holds none when the last one was run."""
     for params in DRAWS:
         yield from life(limits, [1], [params])
-    for num_decodes, length in mixtures(limits, limits.max_reqs, LENGTHS, MAX_MIXED_TOKENS):
+    for num_decodes, length in mixtures(limits, limits.max_reqs):
         yield from life(limits, [1] * num_decodes + [length] * CHUNKS * (length > 0), DRAWS)
 
 
-def mixtures(limits: WarmUpLimits, most: int, lengths: Sequence[int], max_tokens: int) -> Iterator[tuple[int, int]]:
-    """1, 2, 4, … up to ``most`` requests that decode, each number alone and beside ``CHUNKS`` chunks of ``lengths``."""
+def mixtures(limits: WarmUpLimits, most: int) -> Iterator[tuple[int, int]]:
+    """1, 2, 4, … up to ``most`` requests that decode, each number alone and beside ``CHUNKS`` chunks of a length."""
     number = 1
     while number <= most:
-        for length in (0, *lengths):
+        for length in (0, *LENGTHS):
             chunks = CHUNKS * (length > 0)
-            fits = length <= limits.max_len and number + chunks * length <= min(limits.max_tokens, max_tokens)
+            fits = length <= limits.max_len and number + chunks * length <= limits.max_tokens
             if fits and number + chunks <= limits.max_reqs:
                 yield number, length
         number *= 2

@@ -16,13 +16,12 @@ from collections.abc import Iterator, Sequence
 from stage1.params import SamplingParams
 from stage1.records import CachedRequests, SchedulerOutput
 from stage2 import warm_up as stage_2
-from stage2.warm_up import CHUNKS, DRAWS, LENGTHS, WarmUpLimits, arrivals, life, mixtures
+from stage2.warm_up import CHUNKS, DRAWS, WarmUpLimits, arrivals, life, mixtures
 from stage3.grammar.masks import WORD
 from stage3.grammar.records import GrammarMasks
 from stage3.spec.rules import Rules
 
 GUIDED = SamplingParams(temperature=1.0, seed=0, structured_outputs={"choice": ["a"]})
-LARGE = (*LENGTHS, 200)  # of chunks: more tokens than the largest graph of a step with drafts has
 VERIFIED = (GUIDED, *DRAWS[:3])  # draws of requests that may have drafts; the first request is guided
 
 
@@ -34,7 +33,7 @@ def warm_up_plans(limits: WarmUpLimits, rules: Rules | None = None) -> Iterator[
     if rules is None:
         return
     yield from _verification(limits, rules, [1], [GUIDED])
-    for num_decodes, length in mixtures(limits, min(rules.max_batch, limits.max_reqs), LARGE, limits.max_tokens):
+    for num_decodes, length in mixtures(limits, min(rules.max_batch, limits.max_reqs)):
         yield from _verification(limits, rules, [1] * num_decodes, VERIFIED, [length] * CHUNKS * (length > 0))
 
 

@@ -71,7 +71,14 @@ def sample(
 
 
 @triton.jit(  # type: ignore[untyped-decorator]
-    do_not_specialize_on_alignment=["temperature_ptr", "seeds_ptr", "positions_ptr", "floor_ptr"]
+    do_not_specialize_on_alignment=[
+        "temperature_ptr",
+        "seeds_ptr",
+        "positions_ptr",
+        "floor_ptr",
+        "best_ptr",
+        "peak_ptr",
+    ]
 )
 def _race_kernel(
     logits_ptr: tl.tensor,
@@ -123,7 +130,7 @@ def _race_kernel(
     tl.store(peak_ptr + cell, tl.max(peak, axis=0))
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit(do_not_specialize_on_alignment=["best_ptr", "peak_ptr"])  # type: ignore[untyped-decorator]
 def _pick_kernel(
     best_ptr: tl.tensor,
     peak_ptr: tl.tensor,
