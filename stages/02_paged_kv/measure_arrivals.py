@@ -145,18 +145,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stream", default="qwen3-0.6b", help="shape of the stream and of the mixed steps")
     parser.add_argument("--long", default="qwen3-8b", help="shape of the long prompts among decodes")
+    parser.add_argument("--what", nargs="+", default=["stream", "long"], choices=["stream", "long"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
     require_gpu()
     result = {**provenance(args.commit), "stage": 2, "rates_before": device_rates()}
-    result["arrivals"] = measure_stream(args.stream)
-    print(json.dumps(result["arrivals"]), flush=True)
-    free_memory()
-    result["long_shape"] = args.long
-    result["long_prompts"] = [long_arrivals(args.long, chunk) for chunk in (CHUNK, 0)]
-    print(json.dumps(result["long_prompts"]), flush=True)
-    free_memory()
+    if "stream" in args.what:
+        result["arrivals"] = measure_stream(args.stream)
+        print(json.dumps(result["arrivals"]), flush=True)
+        free_memory()
+    if "long" in args.what:
+        result["long_shape"] = args.long
+        result["long_prompts"] = [long_arrivals(args.long, chunk) for chunk in (CHUNK, 0)]
+        print(json.dumps(result["long_prompts"]), flush=True)
+        free_memory()
     result["rates_after"] = device_rates()
     if args.out is not None:
         print(write_result(args.out, "stage2_arrivals", result))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +109,13 @@ def without_hits(cores: dict[str, EngineCore], load: str) -> dict[str, Any]:
     }
 
 
-def measure_loss(shape: str, **settings: Any) -> dict[str, Any]:
-    """All loads for one shape, the two engines beside each other."""
+def measure_loss(shape: str, loads: Sequence[str] = tuple(LOADS), **settings: Any) -> dict[str, Any]:
+    """Some loads for one shape, the two engines beside each other."""
     sizes = {"max_model_len": 4608, "kv_cache_memory_bytes": CACHE_BYTES, **settings}
     cores = {
         name: make_core(shape, enable_prefix_caching=on, **sizes) for name, on in (("with", True), ("without", False))
     }
-    found = {"shape": shape, "loads": [without_hits(cores, load) for load in LOADS]}
+    found = {"shape": shape, "loads": [without_hits(cores, load) for load in loads]}
     for core in cores.values():
         core.shutdown()
     return found
@@ -123,22 +124,24 @@ def measure_loss(shape: str, **settings: Any) -> dict[str, Any]:
 def main() -> None:
     """Measure, print, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hit", default="qwen3-8b", help="shape of the time to the first token")
+    parser.add_argument("--hit", nargs="*", default=["qwen3-8b"], help="shapes of the time to the first token")
     parser.add_argument("--loss", nargs="*", default=["qwen3-0.6b", "qwen3-8b"], help="shapes of the cost")
+    parser.add_argument("--loads", nargs="+", default=list(LOADS), choices=list(LOADS), help="of the cost")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
     args = parser.parse_args()
     require_gpu()
     result = {**provenance(args.commit), "stage": 3, "rates_before": device_rates()}
-    core = make_core(args.hit, max_model_len=SHARED + NEW + 64)
-    result["first_token"] = {"shape": args.hit, **time_to_first_token(core)}
-    core.shutdown()
-    del core
-    print(json.dumps(result["first_token"]), flush=True)
-    result["without_hits"] = []
+    result |= {"first_token": [], "without_hits": []}
+    for shape in args.hit:
+        core = make_core(shape, max_model_len=SHARED + NEW + 64)
+        result["first_token"].append({"shape": shape, **time_to_first_token(core)})
+        core.shutdown()
+        del core
+        print(json.dumps(result["first_token"][-1]), flush=True)
     for shape in args.loss:
         free_memory()
-        result["without_hits"].append(measure_loss(shape))
+        result["without_hits"].append(measure_loss(shape, args.loads))
         print(json.dumps(result["without_hits"][-1]), flush=True)
     free_memory()
     result["rates_after"] = device_rates()

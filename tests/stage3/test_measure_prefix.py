@@ -94,12 +94,12 @@ def test_it_writes_what_it_prints(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     script = bed.load(monkeypatch, "03_prefix_spec/measure_prefix.py", **sizes)
     bed.small_workloads(monkeypatch)
     measure_loss = script.measure_loss
-    monkeypatch.setattr(script, "measure_loss", lambda shape: measure_loss(shape, max_model_len=128))
+    monkeypatch.setattr(script, "measure_loss", lambda shape, loads: measure_loss(shape, loads, max_model_len=128))
     name, result = bed.run(monkeypatch, script, tmp_path, "--hit", "tiny", "--loss", "tiny", "tiny")
     assert name == "stage3_prefix_fake-h1-xl_DATE.json"
     assert list(result) == [*bed.PLACE, "stage", "rates_before", "first_token", "without_hits", "rates_after"]
     keys = ["shape", "shared_tokens", "new_tokens", "pairs", "cold_ms", "hit_ms", "hit_ms_max", "ratio"]
-    assert list(result["first_token"]) == keys
+    assert [list(row) for row in result["first_token"]] == [keys]
     assert [row["shape"] for row in result["without_hits"]] == ["tiny", "tiny"]
     arms = ["without_ms", "with_ms", "without_again_ms"]
     assert list(result["without_hits"][0]["loads"][0]) == ["load", "rounds", *arms, "loss", "noise"]

@@ -94,7 +94,8 @@ def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 12
     if programs >= ENOUGH * num_sms:
         return LONG_ONLY if programs < MANY * num_sms and max_len > LONG else Splits(1)
     wanted = PROGRAMS_PER_SM * num_sms * max(1.0, 128 / head_dim) / programs
-    return Splits(min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted)))))
+    number = min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted))))
+    return LONG_ONLY if number == 1 and max_len > LONG else Splits(number)
 
 
 def workspace_size(num_tokens: int, heads: int, dim: int, num_splits: int) -> int:
