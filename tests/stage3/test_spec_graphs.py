@@ -6,10 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stage2.graphs import StepGraph
+from stage2.graphs import StepGraph, StepGraphs, graph_sizes
 from stage2.runner import StepLimits
 from stage3.spec import graphs
-from stage3.spec.graphs import DraftGraphs, verify_sizes
+from stage3.spec.graphs import DraftGraphs, drafts_behind, verify_sizes
 
 
 @pytest.fixture
@@ -80,3 +80,36 @@ def test_what_does_not_fit_is_left_out(captured, caplog) -> None:
     assert max(graph.size.num_tokens for graph in made.verifying) == 96
     assert [graph.size.num_tokens for graph in made.mixed] == [64]
     assert "no CUDA graph verifies drafts in 1024 tokens" in caplog.text
+
+
+@given(
+    max_reqs=st.integers(1, 300),
+    most=st.integers(1, 320),
+    sees_all=st.booleans(),
+    num_reqs=st.integers(1, 300),
+    num_chunks=st.integers(0, 8),
+    num_tokens=st.integers(1, 512),
+)
+def test_behind_every_graph_there_is_what_its_steps_need(max_reqs, most, sees_all, num_reqs, num_chunks, num_tokens):
+    plain = StepGraphs()
+    made = [StepGraph(size, None, None, None) for size in graph_sizes(max_reqs, 1024)]
+    plain._decode = sorted((g for g in made if not g.size.num_chunks), key=lambda graph: graph.size.num_reqs)
+    plain._mixed = sorted((g for g in made if g.size.num_chunks), key=lambda graph: graph.size.num_tokens)
+    behind = drafts_behind([graph.size for graph in made], most, sees_all)
+    assert len(set(behind)) == len(behind)
+    num_reqs = min(num_reqs, max_reqs)
+    num_chunks = min(num_chunks, num_reqs)
+    num_tokens = max(num_tokens, num_reqs + num_chunks) if num_chunks else num_reqs
+    graph = plain.find(num_reqs, num_tokens, num_chunks)
+    guesses = num_reqs <= most
+    if graph is not None and (guesses or sees_all):
+        assert (made.index(graph), guesses) in behind
+
+
+def test_no_graph_is_captured_that_no_step_takes() -> None:
+    sizes = [size for size in graph_sizes(128, 64) if not size.num_chunks]
+    behind = drafts_behind(sizes, 50, True)
+    assert [(sizes[i].num_reqs, guesses) for i, guesses in behind if sizes[i].num_reqs >= 48] == [
+        *[(128, False), (96, False), (64, True), (64, False), (48, True)]
+    ]
+    assert [guesses for _, guesses in drafts_behind(sizes, 50, False)] == [True] * (len(sizes) - 2)

@@ -33,6 +33,9 @@ def test_plans_keep_the_limits_and_leave_nobody(limits, num_drafts):
     verified = {name: ids for plan in plans for name, ids in plan.drafts.items()}
     assert bool(verified) == (num_drafts is not None and limits.max_tokens > 1)
     assert any(plan.extras for plan in plans)
+    if num_drafts is not None and limits.max_reqs > 9 and limits.max_len > 200:
+        most = max(plan.total_tokens for plan in plans if plan.drafts)
+        assert most == min(limits.max_tokens, 2048), "drafts are verified in a step that is as large as may be"
     assert all(plan.num_scheduled[name] == 1 + len(ids) for plan in plans for name, ids in plan.drafts.items())
 
 

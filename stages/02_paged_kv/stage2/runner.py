@@ -91,9 +91,7 @@ class PagedRunner:
         """Capture a graph for every size worth one; returns their number, 0 where nothing can be captured."""
         if self._device.type != "cuda" or self._attention.capture_buffers(self._limits.max_reqs) is None:
             return 0
-        self._packet.clear()  # the launches are warmed up with padding alone
-        sizes = graph_sizes(self._limits.max_reqs, self._limits.max_tokens)
-        return self._graphs.capture(sizes, self._compute, self._buffers)
+        return self._capture()
 
     def warm_up(self, plans: Sequence[SchedulerOutput]) -> int:
         """Compute made-up steps, so that what they launch is compiled; returns how many failed for want of memory."""
@@ -132,6 +130,12 @@ class PagedRunner:
     def check_health(self) -> bool:
         """Whether the device still computes; raises what it raises."""
         return bool(torch.ones(2, device=self._device).sum().item() == 2.0)
+
+    def _capture(self) -> int:
+        """Capture all graphs in place of those there are; returns their number."""
+        self._packet.clear()  # the launches are warmed up with padding alone
+        sizes = graph_sizes(self._limits.max_reqs, self._limits.max_tokens)
+        return self._graphs.capture(sizes, self._compute, self._buffers)
 
     # --- below: the phases of a step ----------------------------------------------------------------
 

@@ -34,8 +34,8 @@ DRAWS = (
     SamplingParams(temperature=1.0, seed=0, logprobs=1),
 )
 CHUNKS = MAX_CHUNKS + 1
-# Of chunks: rows of a tile that are mostly left over, full ones, and more tokens than any graph has.
-LENGTHS = (2, 40, 200)
+LENGTHS = (2, 40)  # of chunks: rows of a tile that are mostly left over, and full ones
+LARGE = 2048  # tokens of a step beyond all graphs, if that many are allowed
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,30 @@ def warm_up_plans(limits: WarmUpLimits) -> Iterator[SchedulerOutput]:
     """The plans, in order, for a runner that holds no request; it holds none when the last one was run."""
     for params in DRAWS:
         yield from life(limits, [1], [params])
-    for num_decodes, length in mixtures(limits, limits.max_reqs):
-        yield from life(limits, [1] * num_decodes + [length] * CHUNKS * (length > 0), DRAWS)
+    for num_decodes, chunks in mixtures(limits, limits.max_reqs):
+        yield from life(limits, [1] * num_decodes + chunks, DRAWS)
 
 
-def mixtures(limits: WarmUpLimits, most: int) -> Iterator[tuple[int, int]]:
-    """1, 2, 4, … up to ``most`` requests that decode, each number alone and beside ``CHUNKS`` chunks of a length."""
+def mixtures(limits: WarmUpLimits, most: int, width: int = 1) -> Iterator[tuple[int, list[int]]]:
+    """1, 2, 4, … up to ``most`` requests that decode: alone, beside chunks of ``LENGTHS``, and in a step full of them.
+
+    Args:
+        limits: of the step.
+        most: requests that decode.
+        width: tokens of each of them.
+
+    Yields:
+        how many decode, and the tokens of each chunk.
+    """
     number = 1
     while number <= most:
-        for length in (0, *LENGTHS):
-            chunks = CHUNKS * (length > 0)
-            fits = length <= limits.max_len and number + chunks * length <= limits.max_tokens
-            if fits and number + chunks <= limits.max_reqs:
-                yield number, length
+        yield number, []
+        room = min(limits.max_tokens, LARGE) - number * width
+        if number + CHUNKS <= limits.max_reqs and room >= CHUNKS:
+            full, more = divmod(room, CHUNKS)
+            for chunks in [[length] * CHUNKS for length in LENGTHS] + [[full] * (CHUNKS - more) + [full + 1] * more]:
+                if sum(chunks) <= room and max(chunks) <= limits.max_len:
+                    yield number, chunks
         number *= 2
 
 

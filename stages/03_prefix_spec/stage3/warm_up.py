@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from stage1.params import SamplingParams
 from stage1.records import CachedRequests, SchedulerOutput
 from stage2 import warm_up as stage_2
-from stage2.warm_up import CHUNKS, DRAWS, WarmUpLimits, arrivals, life, mixtures
+from stage2.warm_up import DRAWS, WarmUpLimits, arrivals, life, mixtures
 from stage3.grammar.masks import WORD
 from stage3.grammar.records import GrammarMasks
 from stage3.spec.rules import Rules
@@ -33,8 +33,10 @@ def warm_up_plans(limits: WarmUpLimits, rules: Rules | None = None) -> Iterator[
     if rules is None:
         return
     yield from _verification(limits, rules, [1], [GUIDED])
-    for num_decodes, length in mixtures(limits, min(rules.max_batch, limits.max_reqs)):
-        yield from _verification(limits, rules, [1] * num_decodes, VERIFIED, [length] * CHUNKS * (length > 0))
+    for num_decodes, chunks in mixtures(
+        limits, min(rules.max_batch, limits.max_reqs), 1 + rules.num_speculative_tokens
+    ):
+        yield from _verification(limits, rules, [1] * num_decodes, VERIFIED, chunks)
 
 
 def _guided(plan: SchedulerOutput, limits: WarmUpLimits) -> SchedulerOutput:

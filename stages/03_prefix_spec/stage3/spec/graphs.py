@@ -54,6 +54,23 @@ def verify_sizes(limits: StepLimits, max_batch: int, width: int) -> list[Size]:
     return sorted(mixed + whole, key=lambda size: -size.num_tokens)
 
 
+def drafts_behind(sizes: Sequence[Size], most: int, sees_all: bool) -> list[tuple[int, bool]]:
+    """What is worth a graph behind those of ``sizes``: (number of the size, whether it guesses).
+
+    Guesses, where a step of at most ``most`` requests may take the graph; following without guesses, where a larger one
+    may and the drafter sees all tokens. A step with prompts among its tokens may take a graph with room for many.
+    """
+    smaller = [size.num_reqs for size in sizes if size.max_query_len == 1]  # each serves from the next smaller on
+    found = []
+    for i, size in enumerate(sizes):
+        fewest = 1 if size.num_chunks else max((n for n in smaller if n < size.num_reqs), default=0) + 1
+        if fewest <= most:
+            found.append((i, True))
+        if sees_all and size.num_reqs > most:
+            found.append((i, False))
+    return found
+
+
 class DraftGraphs:
     """The graphs of one drafting runner, beside those of stage 2: none at first."""
 
@@ -61,7 +78,7 @@ class DraftGraphs:
         self.verifying: list[StepGraph] = []  # of requests with at most 1 + k tokens, by their number, rising
         self.mixed: list[StepGraph] = []  # beside chunks of prompts, by the number of tokens, rising
         # Behind a step's graph, by its identity, and whether it guesses.
-        self._drafting: dict[int, tuple[torch.cuda.CUDAGraph, bool]] = {}
+        self._drafting: dict[tuple[int, bool], torch.cuda.CUDAGraph] = {}  # by step, and whether it guesses
 
     def __len__(self) -> int:
         return len(self.verifying) + len(self.mixed) + len(self._drafting)
@@ -86,13 +103,12 @@ class DraftGraphs:
         """Capture the guesses behind each step of ``behind``: its graph, what is read of it, whether it guesses."""
         self._drafting = {}
         for step, batch, guesses in behind:
+            hidden = step.computed.hidden[: batch.num_tokens]
             try:
-                graph, _ = capture(partial(draft, batch, step.computed.hidden, guesses), pool)
+                self._drafting[id(step), guesses], _ = capture(partial(draft, batch, hidden, guesses), pool)
             except torch.OutOfMemoryError:
                 torch.cuda.empty_cache()
                 logger.warning("out of memory: no CUDA graph drafts behind %d tokens", step.size.num_tokens)
-                continue
-            self._drafting[id(step)] = graph, guesses
 
     def find(self, num_reqs: int, num_tokens: int, counts: npt.NDArray[np.int32]) -> StepGraph | None:
         """The smallest graph of a step with drafts that holds such a step, or ``None``.
@@ -114,8 +130,8 @@ class DraftGraphs:
 
     def replay(self, step: StepGraph, guesses: bool) -> bool:
         """Queue what follows ``step``, with guesses or without; ``False`` where there is no graph for it."""
-        graph, has_guesses = self._drafting.get(id(step), (None, False))
-        if graph is None or guesses != has_guesses:
+        graph = self._drafting.get((id(step), guesses))
+        if graph is None:
             return False
         graph.replay()
         return True

@@ -37,7 +37,7 @@ from stage3.grammar.mask_processor import ApplyMasks, StepMasks, first_masks
 from stage3.grammar.records import GrammarMasks
 from stage3.spec import steps
 from stage3.spec.drafter import MakeDrafter
-from stage3.spec.graphs import DraftGraphs, verify_sizes
+from stage3.spec.graphs import DraftGraphs, drafts_behind, verify_sizes
 from stage3.spec.steps import Places, StepOperations
 
 Verify = Callable[[torch.Tensor, Places, StepBatch, bool], Sampled]  # logits, places, batch, whether filters matter
@@ -71,21 +71,18 @@ class DraftingRunner(PagedRunner):
         self._masks: StepMasks | None = None  # of the step that is being queued, a mask for each draft
         self._draft_graphs = DraftGraphs()
 
-    @torch.inference_mode()
-    def capture_graphs(self) -> int:
-        """Stage 2's graphs, those of verifications, and one with the guesses behind each."""
-        count = super().capture_graphs()
-        if not count:
-            return 0
+    def _capture(self) -> int:
+        """Stage 2's graphs, those of verifications, and behind each what guesses or follows."""
+        count = super()._capture()
         pool = self._graphs.pool
         if self._drafting.capturable:
             sizes = verify_sizes(self._limits, self._drafting.max_batch, self._width)
             self._draft_graphs.capture_verifying(sizes, pool, self._compute, self._buffers)
         if self._drafter.capturable:
             graphs = (*self._draft_graphs.verifying, *self._draft_graphs.mixed, *self._graphs.all())
-            behind = [(graph, *self._draft_inputs(graph)) for graph in graphs]
-            behind = [each for each in behind if each[2] or self._drafter.sees_all]  # behind others nothing is queued
-            self._draft_graphs.capture_drafting(behind, pool, self._draft)
+            behind = drafts_behind([graph.size for graph in graphs], self._drafting.max_batch, self._drafter.sees_all)
+            wanted = [(graphs[i], self._draft_inputs(graphs[i], guesses), guesses) for i, guesses in behind]
+            self._draft_graphs.capture_drafting(wanted, pool, self._draft)
         return count + len(self._draft_graphs)
 
     # --- below: stage 2's phases of a step, with drafts ------------------------------------------------
@@ -150,16 +147,17 @@ class DraftingRunner(PagedRunner):
             # A graph may have left more than the step has: tokens and requests that are padding.
             self._draft(batch, computed.hidden[: batch.num_tokens], guesses)
 
-    def _draft_inputs(self, graph: StepGraph) -> tuple[StepBatch, bool]:
-        """What the graph of guesses behind ``graph`` reads, and whether it guesses.
+    def _draft_inputs(self, graph: StepGraph, guesses: bool) -> StepBatch:
+        """What the graph of guesses, or of following, behind ``graph`` reads.
 
-        A mixed graph has room for more requests than are guessed for: behind it those that matter are the first.
+        Where there is room for more requests than are guessed for, those that matter are the first.
         """
         size, most = graph.size, self._drafting.max_batch
-        if size.num_reqs <= most or not size.num_chunks:
-            return graph.batch, size.num_reqs <= most
+        if not guesses or size.num_reqs <= most:
+            return graph.batch
+        num_tokens = size.num_tokens if size.num_chunks else most
         described = {"num_chunks": size.num_chunks, "num_few": most, "max_query_len": size.max_query_len}
-        return self._buffers.batch(most, size.num_tokens, max_seq_len=0, **described), True
+        return self._buffers.batch(most, num_tokens, max_seq_len=0, **described)
 
     def _draft(self, batch: StepBatch, hidden: torch.Tensor, guesses: bool) -> None:
         """Queue the drafter, and its guesses into the result. Captured with a padded batch."""
