@@ -1,12 +1,15 @@
 """Which steps find a graph: sizes and choice, without a GPU (what a graph computes is tested on one)."""
 
 import logging
+from itertools import pairwise
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stage2 import graphs
-from stage2.graphs import MAX_CHUNKS, Size, StepGraph, StepGraphs, graph_sizes
+from stage2.graphs import MAX_CHUNKS, Size, StepGraph, StepGraphs, graph_sizes, mixed_tokens, most_graph_tokens
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def test_sizes_come_largest_first_and_reach_the_limits() -> None:
         assert decode[0] == max_reqs
         assert decode[-1] == 1
         assert mixed == sorted(set(mixed), reverse=True)
-        assert all(tokens <= min(max_tokens, 512) for tokens in mixed)
+        assert all(tokens <= max_tokens for tokens in mixed)
         assert all(size.num_reqs <= min(max_reqs, size.num_tokens) for size in sizes)
 
 
@@ -56,12 +59,33 @@ def test_every_decode_batch_has_a_graph_that_is_not_much_larger(capture) -> None
 
 
 def test_mixed_steps_take_the_next_64_tokens(capture) -> None:
-    made = capture(256, 8192)
+    made = capture(256, 512)
     assert made.find(256, 383, 1).size == Size(256, 384, MAX_CHUNKS, 384)
     assert made.find(1, 2, 1).size == Size(64, 64, MAX_CHUNKS, 64)
     assert made.find(3, 512, 3).size == Size(256, 512, MAX_CHUNKS, 512)
     assert made.find(3, 513, 3) is None
     assert made.find(9, 60, MAX_CHUNKS + 1) is None
+
+
+def test_larger_steps_have_graphs_where_the_model_is_small(capture) -> None:
+    made = capture(256, 5000)
+    assert made.find(3, 513, 3).size == Size(256, 768, 12, 768)
+    assert made.find(256, 1025, 24).size == Size(256, 1536, 24, 1536)
+    assert made.find(256, 1025, 25) is None
+    assert made.find(1, 4097, 1).size == Size(256, 5000, 78, 5000)
+    assert made.find(1, 5001, 1) is None
+
+
+@given(most=st.integers(1, 20_000))
+def test_a_mixed_step_is_padded_by_half_at_most(most) -> None:
+    sizes = mixed_tokens(most)
+    assert sizes == sorted(set(sizes))
+    assert max(sizes, default=0) == (most if most >= 512 else most // 64 * 64)
+    assert all(after <= max(1.5 * before, before + 64) for before, after in pairwise(sizes))
+
+
+def test_how_large_a_step_is_worth_a_graph_depends_on_the_model() -> None:
+    assert [most_graph_tokens(n) for n in (106_000_000, 440_000_000, 6_950_000_000)] == [9433, 2272, 512]
 
 
 def test_where_memory_is_short_larger_graphs_or_single_launches_serve(capture, caplog) -> None:

@@ -36,7 +36,7 @@ def test_head_sizes_and_dtypes_with_the_tile_chosen_by_shape(dim: int, dtype: to
 @pytest.mark.parametrize("dtype", HALF)
 def test_decodes_with_the_tile_chosen_by_shape(dtype: torch.dtype) -> None:
     case = make_case([(1, 1), (1, 16), (1, 17), (2, 80)], heads=3, dtype=dtype)
-    assert choose_tile(5, 4, 3, 64, dtype).rows == 16
+    assert choose_tile(5, 4, 3, 1, 64, dtype).rows == 16
     assert_near(case.run(tile=None), case.expected(), dtype)
 
 

@@ -8,8 +8,10 @@ So nothing that the launches depend on may come from the host: lengths, rows and
 
     decode graphs   1, 2, 4, 8, … requests with one token each       a batch of 13 takes the graph of 16
     mixed graphs    64, 128, … 512 tokens of any division, with at most ``MAX_CHUNKS`` requests of more than one
+                    and 768, 1,024, 1,536, … where the model is small
 
-Larger steps are launched one by one ("eagerly"): there the device is slower than the host.
+Larger steps are launched one by one ("eagerly"): there the device is slower than the host. Where that begins depends on
+the model: 8,192 tokens keep an H200 for 9 ms with 135M weights, and 300 launches keep a host for as long.
 
 vLLM: ``v1/worker/gpu_model_runner.py`` (``capture_model``), ``vllm/compilation/cuda_graph.py``.
 """
@@ -34,6 +36,9 @@ T = TypeVar("T")
 MAX_MIXED_TOKENS = 512
 MIXED_STEP = 64
 MAX_CHUNKS = 8
+TOKENS_A_CHUNK = 64  # in larger graphs there is room for a chunk for so many tokens
+# Tokens times weights of a step, up to which its launches keep the host for longer than its numbers the device.
+LAUNCH_BOUND = 10**12
 
 
 @dataclass(slots=True, eq=False)
@@ -71,12 +76,36 @@ class StepGraph:
         return self.computed
 
 
+def most_graph_tokens(num_weights: int) -> int:
+    """Tokens of the largest step worth a graph, for a model with ``num_weights`` weights in its layers."""
+    return max(MAX_MIXED_TOKENS, LAUNCH_BOUND // num_weights)
+
+
+def mixed_tokens(most: int) -> list[int]:
+    """The tokens of mixed graphs, rising: up to ``most``, which is one of them if it is beyond ``MAX_MIXED_TOKENS``."""
+    tokens = [*range(MIXED_STEP, min(most, MAX_MIXED_TOKENS) + 1, MIXED_STEP)]
+    size = MAX_MIXED_TOKENS
+    while size < most:
+        tokens += [n for n in (size + size // 2, 2 * size) if n < most]
+        size *= 2
+    return [*tokens, most] if most > MAX_MIXED_TOKENS else tokens
+
+
+def max_chunks(num_tokens: int) -> int:
+    """Requests with more than one token that a mixed graph of ``num_tokens`` has room for."""
+    return max(MAX_CHUNKS, num_tokens // TOKENS_A_CHUNK)
+
+
 def graph_sizes(max_reqs: int, max_tokens: int) -> list[Size]:
-    """Every size worth capturing, the largest first, so that the smaller ones find their memory in its pool."""
+    """Every size worth capturing, the largest first, so that the smaller ones find their memory in its pool.
+
+    Args:
+        max_reqs: requests of a step.
+        max_tokens: of a step that is worth a graph.
+    """
     batches = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224) if n < max_reqs]
     batches += [*range(256, max_reqs, 64), max_reqs]
-    tokens = range(MIXED_STEP, min(max_tokens, MAX_MIXED_TOKENS) + 1, MIXED_STEP)
-    mixed = [Size(min(max_reqs, n), n, MAX_CHUNKS, n) for n in reversed(tokens)]
+    mixed = [Size(min(max_reqs, n), n, max_chunks(n), n) for n in reversed(mixed_tokens(max_tokens))]
     return mixed + [Size(n, n, 0, 1) for n in sorted(batches, reverse=True)]
 
 
@@ -133,9 +162,10 @@ class StepGraphs:
             at = bisect_left(self._decode, num_reqs, key=lambda graph: graph.size.num_reqs)
             return self._decode[at] if at < len(self._decode) else None
         at = bisect_left(self._mixed, num_tokens, key=lambda graph: graph.size.num_tokens)
-        if at == len(self._mixed) or num_chunks > MAX_CHUNKS or num_reqs > self._mixed[at].size.num_reqs:
+        if at == len(self._mixed):
             return None
-        return self._mixed[at]
+        size = self._mixed[at].size
+        return self._mixed[at] if num_chunks <= size.num_chunks and num_reqs <= size.num_reqs else None
 
 
 def capture_step(size: Size, pool: Any, compute: Callable[[StepBatch], Computed], buffers: StepBuffers) -> StepGraph:

@@ -27,7 +27,7 @@ from stage1.interfaces import AttentionBackend, LogitsProcessor, RunnerHook, Sam
 from stage1.model.transformer import Transformer
 from stage1.records import ModelRunnerOutput, SchedulerOutput
 from stage1.results import add_logprobs, prompt_rows
-from stage2.graphs import Computed, StepGraph, StepGraphs, graph_sizes
+from stage2.graphs import MAX_MIXED_TOKENS, Computed, StepGraph, StepGraphs, graph_sizes
 from stage2.inputs import InputFiller, SlotMapping, StepBatch, StepBuffers
 from stage2.needs import is_plain
 from stage2.packet import Packet
@@ -48,6 +48,7 @@ class StepLimits:
     max_tokens: int
     max_model_len: int
     block_size: int
+    graph_tokens: int = MAX_MIXED_TOKENS  # of the largest step that is worth a graph
 
     @property
     def max_blocks(self) -> int:
@@ -134,7 +135,7 @@ class PagedRunner:
     def _capture(self) -> int:
         """Capture all graphs in place of those there are; returns their number."""
         self._packet.clear()  # the launches are warmed up with padding alone
-        sizes = graph_sizes(self._limits.max_reqs, self._limits.max_tokens)
+        sizes = graph_sizes(self._limits.max_reqs, min(self._limits.max_tokens, self._limits.graph_tokens))
         return self._graphs.capture(sizes, self._compute, self._buffers)
 
     # --- below: the phases of a step ----------------------------------------------------------------

@@ -12,7 +12,7 @@ made-up requests go through steps of every kind:
 
 Everyone has the same blocks, which nobody owns yet: what is written there is read by no one.
 
-vLLM: ``v1/worker/gpu_worker.py`` (``compile_or_warm_up_model``), ``vllm/model_executor/warmup/kernel_warmup.py``.
+vLLM: ``v1/worker/gpu_worker.py`` (``compile_or_warm_up_model``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from stage1.params import SamplingParams
 from stage1.records import CachedRequests, NewRequestData, SchedulerOutput
-from stage2.graphs import MAX_CHUNKS
+from stage2.graphs import MAX_CHUNKS, TOKENS_A_CHUNK
 
 # Every way of drawing a token.
 DRAWS = (
@@ -75,9 +75,11 @@ def mixtures(limits: WarmUpLimits, most: int, width: int = 1) -> Iterator[tuple[
     while number <= most:
         yield number, []
         room = min(limits.max_tokens, LARGE) - number * width
-        if number + CHUNKS <= limits.max_reqs and room >= CHUNKS:
-            full, more = divmod(room, CHUNKS)
-            for chunks in [[length] * CHUNKS for length in LENGTHS] + [[full] * (CHUNKS - more) + [full + 1] * more]:
+        most_chunks = min(limits.max_reqs - number, room)
+        if most_chunks >= CHUNKS:
+            count = min(max(CHUNKS, room // TOKENS_A_CHUNK + 1), most_chunks)
+            full, more = divmod(room, count)
+            for chunks in [[length] * CHUNKS for length in LENGTHS] + [[full] * (count - more) + [full + 1] * more]:
                 if sum(chunks) <= room and max(chunks) <= limits.max_len:
                     yield number, chunks
         number *= 2

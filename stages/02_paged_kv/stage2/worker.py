@@ -19,6 +19,7 @@ from stage1.model.load import load_model
 from stage1.model.rope import rope_tables
 from stage1.model.source import ModelSource, resolve, resolve_device, resolve_dtype
 from stage2.config import BatchConfig, CacheConfig, KernelConfig
+from stage2.graphs import most_graph_tokens
 from stage2.inputs import MOST_FEW
 from stage2.kv_memory import count_blocks
 from stage2.parts import Parts, with_kernels
@@ -48,8 +49,10 @@ def start_worker(settings: Settings, parts: Parts) -> Worker:
     dtype = resolve_dtype(settings[ModelConfig], device)
     parts = with_kernels(parts, settings[KernelConfig].attention_backend, device)
     batch, block_size = settings[BatchConfig], settings[CacheConfig].block_size
-    limits = StepLimits(batch.max_num_seqs, batch.max_num_batched_tokens, source.max_model_len, block_size)
     model = load_model(source, parts.ops(), dtype, device, settings[ModelConfig].seed, cache_bytes=0)
+    graph_tokens = most_graph_tokens(sum(weights.numel() for weights in model.layers.parameters()))
+    sizes = (batch.max_num_seqs, batch.max_num_batched_tokens, source.max_model_len, block_size)
+    limits = StepLimits(*sizes, graph_tokens)
     processors = parts.processors(source.shape.vocab_size, device)
     tables = rope_tables(source.shape, source.max_model_len, device)
     shapes = (source.shape, *parts.further_shapes)
@@ -68,6 +71,6 @@ def start_worker(settings: Settings, parts: Parts) -> Worker:
         executor.call("capture_graphs")
     max_len = min(source.max_model_len, num_blocks * block_size) - MOST_FEW
     if device.type == "cuda" and max_len > 0:
-        sizes = WarmUpLimits(limits.max_reqs, limits.max_tokens, max_len, block_size, source.shape.vocab_size)
-        executor.call("warm_up", list(parts.warm_up(sizes)))
+        possible = WarmUpLimits(limits.max_reqs, limits.max_tokens, max_len, block_size, source.shape.vocab_size)
+        executor.call("warm_up", list(parts.warm_up(possible)))
     return Worker(executor, source, num_blocks, block_size)

@@ -3,7 +3,7 @@
 Owns their sizes and the choice of one. Does not know what is computed.
 
     verify graphs    R requests with at most 1 + k tokens each: a step that decodes, drafts included
-    mixed graphs     those beside a few chunks of prompts, in 64, 128, … 512, 640, … 1,024 tokens
+    mixed graphs     those beside some chunks of prompts, in 64, 128, … 512, 640, … 1,024 tokens, and as stage 2
     draft graphs     one behind each graph of a step, in which the drafter reads what that graph left
 
 A request with fewer drafts than k, or none, sends fewer tokens; how many is read on the device.
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stage2.graphs import MAX_CHUNKS, Computed, Size, StepGraph, capture, capture_step, graph_sizes
+from stage2.graphs import Computed, Size, StepGraph, capture, capture_step, graph_sizes, max_chunks
 from stage2.inputs import MOST_FEW, StepBatch, StepBuffers
 from stage2.runner import StepLimits
 
@@ -44,11 +44,11 @@ def verify_sizes(limits: StepLimits, max_batch: int, width: int) -> list[Size]:
     """
     if width > MOST_FEW:
         return []
-    sizes = graph_sizes(limits.max_reqs, limits.max_tokens)
+    sizes = graph_sizes(limits.max_reqs, min(limits.max_tokens, limits.graph_tokens))
     most = min(max_batch, limits.max_reqs)
-    tokens = [size.num_tokens for size in sizes if size.num_chunks and size.num_tokens > width]
-    tokens += [n for n in LARGE_MIXED if n <= limits.max_tokens]
-    mixed = [Size(min(n, most), n, MAX_CHUNKS, n, width) for n in tokens]
+    tokens = {size.num_tokens for size in sizes if size.num_chunks and size.num_tokens > width}
+    tokens |= {n for n in LARGE_MIXED if n <= limits.max_tokens}
+    mixed = [Size(min(n, most), n, max_chunks(n), n, width) for n in tokens]
     batches = sorted({size.num_reqs for size in sizes if not size.num_chunks and size.num_reqs < most} | {most})
     whole = [Size(n, n * width, 0, width, width) for n in reversed(batches) if n * width <= limits.max_tokens]
     return sorted(mixed + whole, key=lambda size: -size.num_tokens)
