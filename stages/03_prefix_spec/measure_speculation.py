@@ -4,9 +4,9 @@
 
 The engines stand side by side and take the same held-out prompts in turn, greedily, kind by kind; the fastest engine
 without speculation is the base. A batch of n is n requests at any time: when one ends the next one joins, and the clock
-stops when none is left to join. Above 64 requests, the default, nothing is drafted. Acceptance length and speed-up are shown apart,
-for each kind of text. Loading, capturing graphs and warming up are outside the clock. The result is one JSON file with
-GPU, versions, commit and date.
+stops when none is left to join. Above 64 requests, the default, nothing is drafted. Acceptance length and speed-up are
+shown apart, for each kind of text. Loading, capturing graphs and warming up are outside the clock. The result is one
+JSON file with GPU, versions, commit and date.
 """
 
 from __future__ import annotations

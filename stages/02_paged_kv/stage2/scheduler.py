@@ -128,9 +128,8 @@ class ContinuousScheduler:
             if budget == 0:
                 break
             start, limit = req.num_computed_tokens, req.max_total_tokens
-            # ``num_tokens_to_compute``, written out: a call for every request in every step is a sixth of the loop.
             known = req.num_prompt_tokens + len(req.output_ids) + req.num_in_flight + len(req.draft_ids)
-            gap = (known if known < limit else limit - 1) - start
+            gap = (known if known < limit else limit - 1) - start  # ``num_tokens_to_compute`` without a call
             if gap <= 0 or req.status is not alive:  # all is on its way, or it has given way
                 continue
             num_tokens = 1 if gap == 1 else self._share(gap, budget)
