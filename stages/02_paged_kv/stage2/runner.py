@@ -17,6 +17,7 @@ vLLM: ``v1/worker/gpu_model_runner.py``.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -96,13 +97,14 @@ class PagedRunner:
 
     def warm_up(self, plans: Sequence[SchedulerOutput]) -> int:
         """Compute made-up steps, so that what they launch is compiled; returns how many failed for want of memory."""
-        failed = 0
+        failed, start = 0, time.perf_counter()
         for plan in plans:
             try:
                 self.execute(plan)
             except torch.OutOfMemoryError:  # a request that asks for as much will hear of it
                 torch.cuda.empty_cache()
                 failed += 1
+        logger.info("%d warm-up steps in %.1f s", len(plans), time.perf_counter() - start)
         if failed:
             logger.warning("out of memory: %d of %d warm-up steps were left out", failed, len(plans))
         return failed

@@ -70,6 +70,7 @@ class DraftingRunner(PagedRunner):
         )
         self._masks: StepMasks | None = None  # of the step that is being queued, a mask for each draft
         self._draft_graphs = DraftGraphs()
+        self._placed: tuple[StepBatch, Places] | None = None  # a batch, and where its draws are
 
     def _capture(self) -> int:
         """Stage 2's graphs, those of verifications, and behind each what guesses or follows."""
@@ -116,7 +117,9 @@ class DraftingRunner(PagedRunner):
     def _before_draws(self, hidden: torch.Tensor, batch: StepBatch) -> torch.Tensor:
         if batch.max_draws == 1:
             return super()._before_draws(hidden, batch)
-        return hidden[self._drafting.steps.place(batch).rows]
+        places = self._drafting.steps.place(batch)
+        self._placed = batch, places
+        return hidden[places.rows]
 
     def _draw(self, logits: torch.Tensor, batch: StepBatch) -> Sampled:
         """The verifier's tokens; the plain sampler's for requests with rules or log-probabilities, without drafts."""
@@ -130,7 +133,10 @@ class DraftingRunner(PagedRunner):
         if self._masks is not None:
             self._masks.apply(logits)
         filters = any(has_filter(params, logits.shape[1]) for params in wanting)
-        places = self._drafting.steps.place(batch)
+        if self._placed is not None and self._placed[0] is batch:
+            places = self._placed[1]
+        else:  # a graph computed the logits, with places of its own
+            places = self._drafting.steps.place(batch)
         sampled = self._drafting.verify(by_request, places, batch, filters)
         if plain is not None:
             sampled = _choose(places.drafts.counts > 0, sampled, plain, batch)
