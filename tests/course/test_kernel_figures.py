@@ -20,6 +20,7 @@ from sixfold.figures import measured
 from sixfold.figures.gather import draw_gather, gathered_rows, moved_factor
 from sixfold.figures.roofline import decode_attention, decode_step, draw_roofline, matrices
 from sixfold.figures.splits import draw_lengths, draw_programs, draw_running_softmax, programs_of, ticks
+from sixfold.figures.step_time import by_kind, draw_step_time
 from stage1.model.shape import PRESETS
 from stage2.kernels.decode_attention import DecodeKernels, paged_decode, tiling
 from stage2.kernels.merge_splits import MIN_TILES
@@ -108,7 +109,7 @@ def test_measured_figures_are_the_newest_of_a_gpu(tmp_path: Path) -> None:
     assert measured.decode_steps(None, "a") == []
     rates = {"read_tb_s": 3.0, "matmul_tflop_s": 500.0}
     step = {"batch": 8, "context": 128, "wall_ms": 2.5}
-    shapes = [{"shape": "a", "decode": [step]}, {"shape": "b", "decode": []}]
+    shapes = [{"shape": "a", "decode": [step]}, {"shape": "b", "decode": [step]}, {"shape": "c", "decode": []}]
     write("stage2_one_2026-01-02.json", gpu="Old", date="2026-01-02T10:00", rates_before=rates)
     write(
         "stage2_two_2026-02-01.json",
@@ -128,7 +129,7 @@ def test_measured_figures_are_the_newest_of_a_gpu(tmp_path: Path) -> None:
     assert measured.newest_run(2, "c", tmp_path) is None
     assert measured.rates(run) == measured.Rates("New, bf16, 2026-02-01", 3.0, 500.0)
     assert measured.decode_steps(run, "a") == [(8, 128, 2.5)]
-    assert measured.decode_steps(run, "b") == measured.decode_steps(run, "c") == []
+    assert measured.decode_steps(run, "c") == []
 
 
 def test_pictures_are_drawn() -> None:
@@ -155,3 +156,36 @@ def test_suspect_kernel_passes_the_check_that_it_is_said_to_pass(tmp_path: Path)
     check = load_file(exercise.folder / "check.py")
     finding = child.examine(exercise, check, tmp_path / "suspect.py", lambda **_: None)
     assert finding.status == "pass", finding
+
+
+def profile_of(us: dict[str, float], wall: float) -> dict[str, Any]:
+    kernels = [{"kernel": name, "us": time} for name, time in us.items()]
+    return {"case": "decode", "batch": 8, "context": 128, "wall_us": wall, "kernels_us": 40.0, "kernels": kernels}
+
+
+def test_the_newest_profile_is_one_of_decode_steps(tmp_path: Path) -> None:
+    common = {"gpu": "New", "rates_before": {}}
+    step = profile_of({}, 50.0)
+    for day, shapes in enumerate([{"cases": [step]}, {"cases": [{"case": "w"}]}, {"decode": [1]}], 1):
+        run = {**common, "date": f"2026-01-0{day}", "shapes": [{"shape": "a", **shapes}]}
+        (tmp_path / f"stage2_{day}.json").write_text(json.dumps(run), encoding="utf-8")
+    run = measured.newest_profile(2, "a", tmp_path)
+    assert run is not None
+    assert run["date"] == "2026-01-01"
+    assert measured.profiled_steps(run, "a") == [("batch 8, 128 keys", step)]
+    assert measured.profiled_steps(run, "b") == measured.profiled_steps(None, "a") == []
+    assert measured.newest_profile(2, "b", tmp_path) is None
+    found = measured.newest_run(2, folder=tmp_path)
+    assert found is not None
+    assert found["date"] == "2026-01-03"
+
+
+def test_a_step_s_time_is_shared_out_whole() -> None:
+    step = profile_of({"_matvec_kernel": 10.0, "nvjet_sm90": 5.0, "attend_kernel": 8.0, "fill": 3.0}, 50.0)
+    shares = by_kind(step)
+    assert (shares["matrix products"], shares["attention"], shares["norms"]) == (15.0, 8.0, 0.0)
+    assert (shares["all else"], shares["no kernel runs"]) == (17.0, 10.0)  # kernels that are not listed count too
+    assert sum(shares.values()) == 50.0
+    figure = draw_step_time([("one", step), ("two", profile_of({"_silu_and_mul": 40.0}, 40.0))], "a GPU")
+    words = [text.get_text() for text in figure.axes[0].texts]
+    assert {"50 µs", "40 µs", "15"} <= set(words)
