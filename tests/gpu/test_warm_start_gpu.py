@@ -15,10 +15,22 @@ heads = load_file(Path(__file__).parents[1] / "stage3" / "heads_bed.py")
 pytestmark = pytest.mark.gpu
 
 
+BLOCKS = {"num_gpu_blocks_override": 4000}  # then no step is taken to measure the memory
+
+
 @pytest.mark.parametrize("method", ["none", "ngram", "medusa", "eagle"])
-@pytest.mark.parametrize("blocks", [None, 4000])
-def test_nothing_is_compiled_once_the_engine_has_started(method: str, blocks: int | None, tmp_path: Path) -> None:
-    settings: dict = {"num_gpu_blocks_override": blocks, "gpu_memory_utilization": 0.2}
+@pytest.mark.parametrize("start", [{}, BLOCKS, {**BLOCKS, "as_large": True, "max_model_len": 8192}])
+def test_nothing_is_compiled_once_the_engine_has_started(method: str, start: dict, tmp_path: Path) -> None:
+    serve(method, {"gpu_memory_utilization": 0.2, **start}, tmp_path)
+
+
+@pytest.mark.parametrize("method", ["none", "eagle"])
+def test_nothing_is_compiled_where_there_are_no_graphs(method: str, tmp_path: Path) -> None:
+    serve(method, {**BLOCKS, "enforce_eager": True}, tmp_path)
+
+
+def serve(method: str, settings: dict, tmp_path: Path) -> None:
+    """A mixed load on an engine of its own."""
     if method != "none":
         settings["speculative_config"] = {"method": method, "num_speculative_tokens": 3}
         if method != "ngram":

@@ -10,6 +10,7 @@ from typing import Any
 import triton
 
 from stage1.params import SamplingParams
+from stage2 import graphs
 from stage3.llm import LLM
 
 STEPS, SEATS = 400, 32
@@ -40,14 +41,17 @@ def params(rng: random.Random) -> SamplingParams:
 def main() -> None:
     """Arrivals in bursts, prompts from one token to many, some that begin alike."""
     rng = random.Random(7)
-    settings = {"max_num_seqs": SEATS, "max_num_batched_tokens": 2048, "max_model_len": 1024, "load_format": "dummy"}
-    sizes = {"model": "tiny", "dtype": "bfloat16", "device": "cuda", **json.loads(sys.argv[1])}
+    settings = {"max_num_seqs": SEATS, "max_num_batched_tokens": 2048, "load_format": "dummy"}
+    sizes = {"model": "tiny", "max_model_len": 1024, "dtype": "bfloat16", "device": "cuda", **json.loads(sys.argv[1])}
+    if sizes.pop("as_large", False):
+        graphs.LAUNCH_BOUND = 1  # graphs as for a large model: up to 512 tokens
     with LLM(**settings, **sizes) as llm:
         triton.knobs.runtime.jit_post_compile_hook = note
         core, number = llm.core, 0
         for _ in range(STEPS):
-            for _ in range(rng.choice([0] * 12 + [1, 1, 2, 5, 12, 40])):
-                length = min(int(2 ** rng.uniform(0, 9.8)), 900)
+            longest = rng.choice([3, 5, 6, 9.8])  # of a burst: a few tokens each, some, or any
+            for _ in range(rng.choice([0] * 12 + [1, 1, 2, 5, 12, 20, 40])):
+                length = min(int(2 ** rng.uniform(0, longest)), 900)
                 ids = [7] * rng.choice([0, 0, 32]) + [rng.randint(5, 200) for _ in range(length)]
                 request = llm._inputs.process(ids, params(rng), request_id=f"{number}").children[0]
                 core.add_request(request)

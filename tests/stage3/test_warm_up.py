@@ -53,6 +53,7 @@ def test_an_engine_is_the_same_after_it(method, tmp_path):
             if warm:
                 plans = list(warm_up_plans(WarmUpLimits(12, 512, 80, 16, 256), config and read_rules(config)))
                 assert llm.core.call("warm_up", plans) == [0]
+                stage_2.check_nobody_is_left(llm.core.executor._runner)
             found.append([output.outputs[0].token_ids for output in llm.generate(prompts, params)])
             assert (llm.core.stats().drafts > 0) == (config is not None)
     assert found[0] == found[1]

@@ -161,11 +161,28 @@ class StepGraphs:
         if num_chunks == 0:
             at = bisect_left(self._decode, num_reqs, key=lambda graph: graph.size.num_reqs)
             return self._decode[at] if at < len(self._decode) else None
-        at = bisect_left(self._mixed, num_tokens, key=lambda graph: graph.size.num_tokens)
-        if at == len(self._mixed):
-            return None
-        size = self._mixed[at].size
-        return self._mixed[at] if num_chunks <= size.num_chunks and num_reqs <= size.num_reqs else None
+        return first_mixed(self._mixed, num_reqs, num_tokens, num_chunks)
+
+
+def first_mixed(graphs: Sequence[StepGraph], num_reqs: int, num_tokens: int, num_chunks: int) -> StepGraph | None:
+    """The smallest of ``graphs`` that holds such a step; ``None`` where that is padded by more than half.
+
+    The smallest by its tokens may be padded by more: below 128 tokens a graph is always worth it.
+
+    Args:
+        graphs: of mixed steps, rising by their tokens.
+        num_reqs: of the step, as are the rest.
+        num_tokens: of all of them.
+        num_chunks: requests with more tokens than one that decodes.
+    """
+    at = bisect_left(graphs, num_tokens, key=lambda graph: graph.size.num_tokens)
+    for place, graph in enumerate(graphs[at:]):
+        size = graph.size
+        if place > 0 and 2 * size.num_tokens > 3 * num_tokens:
+            break
+        if num_chunks <= size.num_chunks and num_reqs <= size.num_reqs:
+            return graph
+    return None
 
 
 def capture_step(size: Size, pool: Any, compute: Callable[[StepBatch], Computed], buffers: StepBuffers) -> StepGraph:

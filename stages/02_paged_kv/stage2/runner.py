@@ -118,6 +118,8 @@ class PagedRunner:
         """Queue one step; asking for the result waits for it."""
         step, edits = self._keeper.follow(plan)
         if not step.rows:
+            if step.concerns_processors:  # they hear of those who have left
+                self._prepare(step, self._buffers.batch(0, 0, max_query_len=0, max_seq_len=0))
             return PendingStep(lambda: ModelRunnerOutput([], []))
         self._packet.send(step, edits, self._keeper.table)
         read = self._queue(step)

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from stage1.params import SamplingParams
 from stage1.records import CachedRequests, SchedulerOutput
 from stage2 import warm_up as stage_2
-from stage2.warm_up import DRAWS, WarmUpLimits, arrivals, life, mixtures
+from stage2.inputs import MOST_FEW
+from stage2.warm_up import BESIDE_SOME, DRAWS, MANY, SOME, WarmUpLimits, arrivals, filling, fitting, life, powers
 from stage3.grammar.masks import WORD
 from stage3.grammar.records import GrammarMasks
 from stage3.spec.rules import Rules
@@ -32,11 +33,15 @@ def warm_up_plans(limits: WarmUpLimits, rules: Rules | None = None) -> Iterator[
         yield from (_guided(plan, limits) for plan in life(limits, [1] * len(params), params))
     if rules is None:
         return
-    yield from _verification(limits, rules, [1], [GUIDED])
-    for num_decodes, chunks in mixtures(
-        limits, min(rules.max_batch, limits.max_reqs), 1 + rules.num_speculative_tokens
-    ):
-        yield from _verification(limits, rules, [1] * num_decodes, VERIFIED, chunks)
+    width = 1 + rules.num_speculative_tokens
+    shapes = ((0, 0), (MANY, max(10, width + 2)))
+    for number in powers(min(rules.max_batch, limits.max_reqs)):
+        for chunks in fitting(limits, number, shapes, width):
+            for count in sorted({1, min(rules.num_speculative_tokens, MOST_FEW - 1), rules.num_speculative_tokens}):
+                yield from _verification(limits, count, number, chunks)
+    for number in SOME:
+        for chunks in [*fitting(limits, number, BESIDE_SOME, width), *filling(limits, number, width)]:
+            yield from _verification(limits, rules.num_speculative_tokens, number, chunks)
 
 
 def _guided(plan: SchedulerOutput, limits: WarmUpLimits) -> SchedulerOutput:
@@ -50,22 +55,18 @@ def _guided(plan: SchedulerOutput, limits: WarmUpLimits) -> SchedulerOutput:
 
 
 def _verification(
-    limits: WarmUpLimits,
-    rules: Rules,
-    prompts: Sequence[int],
-    draws: Sequence[SamplingParams],
-    chunks: Sequence[int] = (),
+    limits: WarmUpLimits, num_drafts: int, num_reqs: int, chunks: Sequence[int]
 ) -> Iterator[SchedulerOutput]:
-    """Requests with ``prompts`` come and verify drafts, beside the first tokens of ``chunks``; all of them go."""
-    most = limits.max_tokens - len(prompts) - sum(chunks)  # drafts that the step has room for
-    count = min(rules.num_speculative_tokens, most // len(prompts), limits.max_len - 1)
+    """Requests come with a token and verify drafts, beside the first tokens of ``chunks``; all of them go."""
+    most = (limits.max_tokens - sum(chunks)) // num_reqs - 1  # drafts of each that the step has room for
+    count = min(num_drafts, most, limits.max_len - 1)
     if count < 1:
         return
-    new = arrivals(limits, prompts, draws)
+    new = arrivals(limits, [1] * num_reqs, VERIFIED)
     names = [data.req_id for data in new]
-    yield _guided(SchedulerOutput(0, new, CachedRequests(), dict(zip(names, prompts, strict=True))), limits)
-    others = arrivals(limits, chunks, DRAWS, first=len(prompts))
+    yield _guided(SchedulerOutput(0, new, CachedRequests(), dict.fromkeys(names, 1)), limits)
+    others = arrivals(limits, chunks, DRAWS, first=num_reqs)
     scheduled = dict.fromkeys(names, 1 + count) | {data.req_id: len(data.prompt_ids) for data in others}
-    cached, drafts = CachedRequests(names, list(prompts)), {name: [0] * count for name in names}
+    cached, drafts = CachedRequests(names, [1] * num_reqs), {name: [0] * count for name in names}
     yield _guided(SchedulerOutput(0, others, cached, scheduled, drafts), limits)
     yield SchedulerOutput(0, [], CachedRequests(), {}, finished=list(scheduled))

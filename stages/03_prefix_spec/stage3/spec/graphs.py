@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stage2.graphs import Computed, Size, StepGraph, capture, capture_step, graph_sizes, max_chunks
+from stage2.graphs import Computed, Size, StepGraph, capture, capture_step, first_mixed, graph_sizes, max_chunks
 from stage2.inputs import MOST_FEW, StepBatch, StepBuffers
 from stage2.runner import StepLimits
 
@@ -121,12 +121,8 @@ class DraftGraphs:
         if self.verifying and counts.max() <= self.verifying[0].size.max_draws:
             at = bisect_left(self.verifying, num_reqs, key=lambda graph: graph.size.num_reqs)
             return self.verifying[at] if at < len(self.verifying) else None
-        at = bisect_left(self.mixed, num_tokens, key=lambda graph: graph.size.num_tokens)
-        if at == len(self.mixed):
-            return None
-        size = self.mixed[at].size
-        fits = num_reqs <= size.num_reqs and (counts > size.max_draws).sum() <= size.num_chunks
-        return self.mixed[at] if fits else None
+        width = self.mixed[0].size.max_draws if self.mixed else 0
+        return first_mixed(self.mixed, num_reqs, num_tokens, int((counts > width).sum()))
 
     def replay(self, step: StepGraph, guesses: bool) -> bool:
         """Queue what follows ``step``, with guesses or without; ``False`` where there is no graph for it."""
