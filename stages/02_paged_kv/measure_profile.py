@@ -25,8 +25,9 @@ from stage2.measured import make_core
 DECODES = ((1, 128), (64, 128), (256, 128), (256, 800))  # batch, context
 STEPS = 8  # of each half of a profile
 PROMPT_STEPS = 32  # until the last prompt is computed
-PREFILL = 4000  # tokens of a prompt
+PREFILL, PREFILL_STEPS = 4000, 3  # tokens of a prompt, and steps of each half of its profile
 LONG, CHUNK = 16_000, 1024
+BESIDE, CONTEXT = 16, 256  # requests that decode beside the chunks, and tokens of their prompts
 KINDS = ("decode", "prefill", "w", "chunk")
 
 
@@ -40,24 +41,25 @@ def decode(core: EngineCore, batch: int, context: int) -> dict[str, Any]:
 
 def prefill(core: EngineCore) -> dict[str, Any]:
     """A step with two prompts of ``PREFILL`` tokens, others each time."""
+    waiting = [random_prompts(2, PREFILL, seed=number) for number in range(1 + 2 * PREFILL_STEPS)]
 
     def step() -> None:
-        add_requests(core, random_prompts(2, PREFILL, seed=time.monotonic_ns()), [1, 1], temperature=0.0)
+        add_requests(core, waiting.pop(), [1, 1], temperature=0.0)
         finish(core)
 
-    step()
-    return {"case": "prefill", "prompts": 2, "length": PREFILL, **profile_steps(step, 3)}
+    step()  # warm
+    return {"case": "prefill", "prompts": 2, "length": PREFILL, **profile_steps(step, PREFILL_STEPS)}
 
 
 def chunks(shape: str) -> list[dict[str, Any]]:
-    """The chunks of one long prompt beside 16 decodes: first, middle and last one profiled, all of them timed."""
+    """The chunks of a long prompt beside ``BESIDE`` decodes: all of them timed, an early and a late one profiled."""
     core = make_core(shape, max_model_len=LONG + 256, max_num_batched_tokens=CHUNK, max_num_seqs=32)
-    start_decoding(core, random_prompts(16, 256), 200)
+    start_decoding(core, random_prompts(BESIDE, CONTEXT), 200)
     times = []
     for number in range(4):
         add_requests(core, random_prompts(1, LONG, seed=number), [1], temperature=0.0)
         times.append([timed(core.step) for _ in range(LONG // CHUNK)])
-        while core.stats().scheduled_tokens != 16:
+        while core.stats().scheduled_tokens != BESIDE:
             core.step()
     found: list[dict[str, Any]] = [{"case": "chunks", "ms": [statistics.median(ms) for ms in zip(*times, strict=True)]}]
     for behind in (2, LONG // CHUNK - 3):
@@ -65,7 +67,7 @@ def chunks(shape: str) -> list[dict[str, Any]]:
         for _ in range(behind):
             core.step()
         found.append({"case": "chunk", "behind": behind * CHUNK, **profile_steps(core.step, 1)})
-        while core.stats().scheduled_tokens != 16:
+        while core.stats().scheduled_tokens != BESIDE:
             core.step()
     finish(core)
     core.shutdown()
@@ -100,7 +102,7 @@ def measure(shape: str, what: set[str]) -> dict[str, Any]:
     cases: list[dict[str, Any]] = []
     if what & {"decode", "prefill", "w"}:
         core = make_core(shape)
-        add_requests(core, random_prompts(4, 512), [8] * 4, temperature=0.6)
+        add_requests(core, random_prompts(4, PREFILL // 8), [8] * 4, temperature=0.6)  # warm
         finish(core)
         cases += [decode(core, *point) for point in DECODES] if "decode" in what else []
         cases += [prefill(core)] if "prefill" in what else []

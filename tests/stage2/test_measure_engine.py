@@ -163,3 +163,20 @@ def test_generate_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script, "torch", OnCpu())
     found = script.library_generate(shape, 2, tokens=2)
     assert (list(found), found["batch"]) == (["batch", "ms_a_token"], 2)
+
+
+def test_the_script_of_profiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"DECODES": ((1, 10), (3, 40)), "STEPS": 2, "PROMPT_STEPS": 4, "PREFILL": 20}
+    script = bed.load(monkeypatch, "02_paged_kv/measure_profile.py", **sizes, LONG=160, CHUNK=32, BESIDE=4, CONTEXT=16)
+    name, result = bed.run(monkeypatch, script, tmp_path, "--shapes", "tiny")
+    assert name == "stage2_profile_fake-h1-xl_DATE.json"
+    assert list(result) == [*bed.PLACE, "stage", "rates_before", "shapes", "rates_after"]
+    cases = result["shapes"][0]["cases"]
+    assert [case["case"] for case in cases] == [*["decode"] * 2, "prefill", "w", "w", "chunks", "chunk", "chunk"]
+    report = ["steps", "wall_us", "kernels_us", "idle_us", "launches", "kernels"]
+    assert list(cases[1]) == ["case", "batch", "context", *report]
+    assert cases[1]["wall_us"] > 0
+    assert [row["tokens"] for row in cases[3]["steps"]][-1].startswith("up to ")
+    assert cases[3]["seconds"] >= sum(row["seconds"] for row in cases[3]["steps"])
+    assert len(cases[5]["ms"]) == 5
+    assert [case["behind"] for case in cases[6:]] == [64, 64]

@@ -78,3 +78,18 @@ def test_it_writes_what_it_prints(monkeypatch, tmp_path, capsys) -> None:
 
 def test_without_a_gpu_nothing_is_measured(monkeypatch) -> None:
     bed.without_a_gpu(monkeypatch, bed.load(monkeypatch, "03_prefix_spec/measure_speculation.py"))
+
+
+def test_the_script_of_profiles(monkeypatch, tmp_path) -> None:
+    sizes = {"BATCHES": (1, 2), "CONTEXT": 8, "STEPS": 2, "CACHE_BYTES": 64 << 20}
+    small = bed.load(monkeypatch, "03_prefix_spec/measure_profile.py", **sizes)
+    name, result = bed.run(monkeypatch, small, tmp_path, "--arms", "none", "eagle")
+    assert name == "stage3_profile_fake-h1-xl_DATE.json"
+    assert [(case["arm"], case["batch"]) for case in result["cases"]] == [
+        ("none", 1),
+        ("none", 2),
+        ("eagle", 1),
+        ("eagle", 2),
+    ]
+    assert [case["tokens"] for case in result["cases"][:2]] == [1, 2]
+    assert result["cases"][2]["tokens"] > 1, "drafts are verified in the step that is profiled"
