@@ -26,7 +26,7 @@ CONTEXT, STEPS = 128, 16
 CACHE_BYTES = 4 << 30
 ARMS: dict[str, dict[str, Any] | None] = {
     "none": None,
-    "medusa": {"method": "medusa", "num_speculative_tokens": 2},
+    "medusa": {"method": "medusa", "num_speculative_tokens": 2, "disable_by_batch_size": 64},
     "eagle": {"method": "eagle", "num_speculative_tokens": 3},
 }
 

@@ -4,7 +4,7 @@
 
 The engines stand side by side and take the same held-out prompts in turn, greedily, kind by kind; the fastest engine
 without speculation is the base. A batch of n is n requests at any time: when one ends the next one joins, and the clock
-stops when none is left to join. Above 64 requests, the default, nothing is drafted. Acceptance length and speed-up are
+stops when none is left to join. Above 64 requests nothing is drafted. Acceptance length and speed-up are
 shown apart, for each kind of text. Loading, capturing graphs and warming up are outside the clock. The result is one
 JSON file with GPU, versions, commit and date.
 """
@@ -34,7 +34,7 @@ CACHE_BYTES = 8 << 30  # of each engine
 ARMS: dict[str, dict[str, Any] | None] = {
     "none": None,
     "ngram": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4},
-    "medusa": {"method": "medusa", "num_speculative_tokens": 2},
+    "medusa": {"method": "medusa", "num_speculative_tokens": 2, "disable_by_batch_size": 64},
     "eagle": {"method": "eagle", "num_speculative_tokens": 3},
 }
 

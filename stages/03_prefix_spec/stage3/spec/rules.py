@@ -26,8 +26,9 @@ NGRAM_KEYS = {"prompt_lookup_max", "prompt_lookup_min", "latest"}
 KEYS = ("method", "model", *NUMBERS, "latest", "rejection_sample_method")
 STRICT, PROBABILISTIC = "strict", "probabilistic"  # verification by match, by rejection
 # Requests in a step; of more nothing is drafted unless ``disable_by_batch_size`` says otherwise. On an H200 and a model
-# of 135M parameters EAGLE gained a fifth at 64 requests, n-grams a third; Medusa lost 7 % (the stage's README).
-LARGE_BATCH = 64
+# of 135M parameters EAGLE gained a fifth at 64 requests and n-grams a third; Medusa gained at 16 and lost 7 % at 64
+# (the stage's README).
+LARGE_BATCH = {"ngram": 64, "draft_model": 64, "medusa": 32, "eagle": 64}
 MOST_DRAFTS = 64
 
 
@@ -97,5 +98,10 @@ def read_rules(found: Mapping[str, Any]) -> Rules:
     shortest = found.get("prompt_lookup_min", min(3, longest))
     ngram = NgramRules(count, longest, shortest, bool(found.get("latest", False)))
     return Rules(
-        method, count, model, found.get("disable_by_batch_size", LARGE_BATCH), ngram, verification == PROBABILISTIC
+        method,
+        count,
+        model,
+        found.get("disable_by_batch_size", LARGE_BATCH[method]),
+        ngram,
+        verification == PROBABILISTIC,
     )
