@@ -9,6 +9,7 @@ import pytest
 from sixfold.exercises.importer import load_file
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest
+from stage2 import graphs
 from stage3.llm import LLM
 
 BED = Path(__file__).parent
@@ -66,3 +67,31 @@ def test_tokens_from_graphs_are_those_without(method, tmp_path, monkeypatch) -> 
     assert not eager, "what follows a graph is a graph too"
     assert {graph.size.num_chunks > 0 for graph in graphs if graph} == {False, True}
     assert bed.Imitation.num_replays - captured > step
+
+
+def test_graphs_beyond_the_small_ones_hold_more_chunks(monkeypatch) -> None:
+    """Nine prompts in a step: more than a small graph takes, and as many as one of 40 tokens has room for."""
+    bed.imitate(monkeypatch, BUDGET)
+    monkeypatch.setattr(graphs, "MAX_MIXED_TOKENS", BUDGET)
+    monkeypatch.setattr(graphs, "TOKENS_A_CHUNK", 4)
+    sizes = {**SIZES, "max_num_seqs": 10}
+    prompts = [[5 + i, 6, 7, 8][: 2 + i % 3] for i in range(10)]
+    params = [SamplingParams(temperature=0.8 * (i % 2), seed=i, max_tokens=4, ignore_eos=True) for i in range(10)]
+    with LLM(**sizes, device="cpu", dtype="float32") as plain:
+        outputs = plain.generate([{"prompt_token_ids": ids} for ids in prompts], params)
+    core = bed.core_with_graphs(**sizes, max_num_batched_tokens=40)
+    find_graph, taken = core.executor._runner._find_graph, []
+    monkeypatch.setattr(
+        core.executor._runner, "_find_graph", lambda step: (taken.append(find_graph(step)), taken[-1])[1]
+    )
+    found: dict[str, list[int]] = {}
+    for i, (ids, own) in enumerate(zip(prompts, params, strict=True)):
+        core.add_request(EngineCoreRequest(f"r{i}", ids, own))
+        found[f"r{i}"] = []
+    while core.has_work:
+        step = core.step()
+        for req_id, ids in zip(step.req_ids, step.new_ids, strict=True):
+            found[req_id] += ids
+    core.shutdown()
+    assert list(found.values()) == [output.outputs[0].token_ids for output in outputs]
+    assert (taken[0].size.num_tokens, taken[0].size.num_chunks) == (40, 10)
