@@ -27,7 +27,7 @@ from stage1.params import SamplingParams
 from stage1.records import CachedRequests, NewRequestData, SchedulerOutput
 from stage2.graphs import MAX_CHUNKS, max_chunks
 
-# Every way of drawing a token.
+# Every way of drawing a token. Those with penalties or log-probabilities come alone: they take memory for each request.
 DRAWS = (
     SamplingParams(temperature=0.0, seed=0),
     SamplingParams(temperature=1.0, seed=0),
@@ -36,6 +36,7 @@ DRAWS = (
     SamplingParams(temperature=1.0, seed=0, top_k=5, min_p=0.1, frequency_penalty=0.5),
     SamplingParams(temperature=1.0, seed=0, logprobs=1),
 )
+IN_MIXTURES = DRAWS[:3]
 MANY = MAX_CHUNKS + 1  # chunks that no small graph takes
 # Chunks beside any number of decodes, (how many, tokens of each): kernels differ by how many queries a request has.
 BESIDE_ALL = ((0, 0), (1, 5), (MANY, 2), (MANY, 8), (MANY, 10))
@@ -65,12 +66,12 @@ def warm_up_plans(limits: WarmUpLimits) -> Iterator[SchedulerOutput]:
         yield from life(limits, [1], [params])
     for number in powers(limits.max_reqs):
         for chunks in fitting(limits, number, BESIDE_ALL):
-            yield from life(limits, [1] * number + chunks, DRAWS)
+            yield from life(limits, [1] * number + chunks, IN_MIXTURES)
     for number in SOME:
         for chunks in [*fitting(limits, number, BESIDE_SOME), *filling(limits, number)]:
-            yield from life(limits, [1] * number + chunks, DRAWS)
+            yield from life(limits, [1] * number + chunks, IN_MIXTURES)
     for chunks in fitting(limits, 0, ((1, 5),)):
-        yield from life(limits, chunks, DRAWS)
+        yield from life(limits, chunks, IN_MIXTURES)
 
 
 def powers(most: int) -> Iterator[int]:

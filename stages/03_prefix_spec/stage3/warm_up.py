@@ -17,13 +17,25 @@ from stage1.params import SamplingParams
 from stage1.records import CachedRequests, SchedulerOutput
 from stage2 import warm_up as stage_2
 from stage2.inputs import MOST_FEW
-from stage2.warm_up import BESIDE_SOME, DRAWS, MANY, SOME, WarmUpLimits, arrivals, filling, fitting, life, powers
+from stage2.warm_up import (
+    BESIDE_SOME,
+    DRAWS,
+    IN_MIXTURES,
+    MANY,
+    SOME,
+    WarmUpLimits,
+    arrivals,
+    filling,
+    fitting,
+    life,
+    powers,
+)
 from stage3.grammar.masks import WORD
 from stage3.grammar.records import GrammarMasks
 from stage3.spec.rules import Rules
 
 GUIDED = SamplingParams(temperature=1.0, seed=0, structured_outputs={"choice": ["a"]})
-VERIFIED = (GUIDED, *DRAWS[:3])  # draws of requests that may have drafts; the first request is guided
+VERIFIED = (GUIDED, *IN_MIXTURES)  # draws of requests that may have drafts; the first request is guided
 
 
 def warm_up_plans(limits: WarmUpLimits, rules: Rules | None = None) -> Iterator[SchedulerOutput]:
@@ -65,7 +77,7 @@ def _verification(
     new = arrivals(limits, [1] * num_reqs, VERIFIED)
     names = [data.req_id for data in new]
     yield _guided(SchedulerOutput(0, new, CachedRequests(), dict.fromkeys(names, 1)), limits)
-    others = arrivals(limits, chunks, DRAWS, first=num_reqs)
+    others = arrivals(limits, chunks, IN_MIXTURES, first=num_reqs)
     scheduled = dict.fromkeys(names, 1 + count) | {data.req_id: len(data.prompt_ids) for data in others}
     cached, drafts = CachedRequests(names, [1] * num_reqs), {name: [0] * count for name in names}
     yield _guided(SchedulerOutput(0, others, cached, scheduled, drafts), limits)
