@@ -12,8 +12,8 @@ PROMPT = 1, 2, 3, 4, 5,
 MODEL =
 TESTS = tests
 ARGS =
-# Tests run side by side, a worker a core, each with one thread of torch. On a GPU one after the other: some measure its
-# memory.
+# Tests run side by side, a worker a core but four at most (each takes up to 2 GB), each with one thread of torch. On a GPU
+# one after the other: some measure its memory.
 WORKERS = $(shell nvidia-smi -L >/dev/null 2>&1 && echo 0 || echo auto)
 # Values from the command line reach the shell as variables: quotes and spaces in them are harmless.
 export PROMPT MODEL
@@ -47,7 +47,7 @@ test: $(VENV)/.test  ## lint, types and every test that this machine can run (TE
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m mypy
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(VENV_PYTHON) -m pytest -n $(WORKERS) --dist loadfile $(TESTS) $(ARGS)
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(VENV_PYTHON) -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile $(TESTS) $(ARGS)
 
 notebooks: $(VENV)/.runtime  ## build notebooks/ from course/masters/
 	@$(VENV_PYTHON) -m sixfold notebooks build

