@@ -14,7 +14,7 @@ from stage1.params import SamplingParams
 from stage1.records import CachedRequests, SchedulerOutput
 from stage1.sampler import TorchSampler
 from stage3.grammar import mask_kernel, mask_processor
-from stage3.grammar.mask_processor import GrammarMaskProcessor
+from stage3.grammar.mask_processor import GrammarMaskProcessor, StepMasks
 from stage3.grammar.masks import num_words, pack
 from stage3.grammar.records import GrammarMasks
 
@@ -82,21 +82,32 @@ def plan(extra: GrammarMasks | None, drafts: dict[str, list[int]], req_ids: str)
 
 
 @BOTH
-def test_processor_finds_the_row_of_every_draft_position(apply: Apply) -> None:
+def test_masks_find_the_row_of_every_draft_position(apply: Apply) -> None:
     allowed, masks = random_masks(4, 101)
     extra = GrammarMasks(["c", "a"], [3, 1], num_words(101), masks.cpu().numpy().tobytes())
     made = plan(extra, {"b": [5, 6], "c": [7, 8]}, "abcd")
     wire = Codec((GrammarMasks,))
     assert wire.decode(wire.encode(made), SchedulerOutput).extras == [extra]
-    processor = GrammarMaskProcessor(DEVICE, apply)
-    processor.prepare(made, batch("abcd"))
     logits = torch.zeros(8, 128, device=DEVICE)  # a, b and two drafts, c and two drafts, d
-    assert processor.apply(logits, batch("abcd")) is logits
+    StepMasks(made, {"a": 0, "b": 1, "c": 4, "d": 7}, DEVICE, apply).apply(logits)
     expected = np.ones((8, 128), dtype=bool)
     for row, mask in ((4, 0), (5, 1), (6, 2), (0, 3)):
         expected[row] = np.pad(allowed[mask], (0, 27))
     assert torch.equal(logits.isfinite().cpu(), torch.from_numpy(expected))
-    processor.prepare(plan(None, {}, "ab"), batch("ab"))  # nothing is left of the step before
+
+
+@BOTH
+def test_the_processor_finds_each_request_and_forgets_the_step_before(apply: Apply) -> None:
+    allowed, masks = random_masks(2, 101)
+    extra = GrammarMasks(["c", "a"], [1, 1], num_words(101), masks.cpu().numpy().tobytes())
+    processor = GrammarMaskProcessor(DEVICE, apply)
+    processor.prepare(plan(extra, {}, "abc"), batch("abc"))
+    logits = torch.zeros(3, 128, device=DEVICE)
+    assert processor.apply(logits, batch("abc")) is logits
+    expected = np.ones((3, 128), dtype=bool)
+    expected[2], expected[0] = np.pad(allowed[0], (0, 27)), np.pad(allowed[1], (0, 27))
+    assert torch.equal(logits.isfinite().cpu(), torch.from_numpy(expected))
+    processor.prepare(plan(None, {}, "ab"), batch("ab"))
     assert processor.apply(torch.zeros(2, 128, device=DEVICE), batch("ab")).isfinite().all()
 
 

@@ -90,7 +90,7 @@ def first_masks(extra: GrammarMasks) -> GrammarMasks:
 
 
 class GrammarMaskProcessor:
-    """``LogitsProcessor`` of guided decoding. The logits have a row for each request and behind it one a draft."""
+    """``LogitsProcessor`` of guided decoding, for logits with a row a request: steps with drafts ask ``StepMasks``."""
 
     def __init__(self, device: torch.device, apply_masks: ApplyMasks = apply_masks) -> None:
         self._device = device
@@ -99,11 +99,8 @@ class GrammarMaskProcessor:
 
     def prepare(self, plan: SchedulerOutput, batch: ForwardBatch) -> None:
         """Send the step's masks to the device, without waiting for it."""
-        first_rows, row = {}, 0  # of each request
-        for state in batch.states:
-            first_rows[state.req_id] = row
-            row += 1 + len(plan.drafts.get(state.req_id, ()))
-        self._masks = StepMasks(plan, first_rows, self._device, self._apply_masks)
+        rows = {state.req_id: row for row, state in enumerate(batch.states)}
+        self._masks = StepMasks(plan, rows, self._device, self._apply_masks)
 
     def apply(self, logits: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
         """Forbid, in place."""
