@@ -7,6 +7,7 @@ SHELL := /bin/bash
 # Two targets must not run pip in one environment at the same time, so -j changes nothing here.
 .NOTPARALLEL:
 
+HAS_GPU = nvidia-smi -L >/dev/null 2>&1
 PYTHON ?= python3
 PROMPT = 1, 2, 3, 4, 5,
 MODEL =
@@ -14,7 +15,7 @@ TESTS = tests
 ARGS =
 # Tests run side by side, a worker a core but four at most (each takes up to 2 GB), each with one thread of torch. On a GPU
 # one after the other: some measure its memory.
-WORKERS = $(shell nvidia-smi -L >/dev/null 2>&1 && echo 0 || echo auto)
+WORKERS = $(shell $(HAS_GPU) && echo 0 || echo auto)
 # Values from the command line reach the shell as variables: quotes and spaces in them are harmless.
 export PROMPT MODEL
 
@@ -24,7 +25,7 @@ INPUTS := pyproject.toml constraints.txt constraints-cpu.txt
 
 # Build requirements obey the constraints too: old pip reads the first variable for them, new pip the second.
 PIP_INSTALL = constraints=constraints.txt; \
-	nvidia-smi -L >/dev/null 2>&1 || constraints="$$constraints constraints-cpu.txt"; \
+	$(HAS_GPU) || constraints="$$constraints constraints-cpu.txt"; \
 	export PIP_CONSTRAINT="$$constraints" PIP_BUILD_CONSTRAINT="$$constraints" PIP_DISABLE_PIP_VERSION_CHECK=1; \
 	$(VENV_PYTHON) -m pip install
 

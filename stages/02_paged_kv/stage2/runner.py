@@ -52,6 +52,11 @@ class StepLimits:
     graph_tokens: int = MAX_MIXED_TOKENS  # of the largest step that is worth a graph
 
     @property
+    def captured_tokens(self) -> int:
+        """Tokens of the largest step that is captured."""
+        return min(self.max_tokens, self.graph_tokens)
+
+    @property
     def max_blocks(self) -> int:
         """Blocks of the longest request."""
         return -(-self.max_model_len // self.block_size)
@@ -139,7 +144,7 @@ class PagedRunner:
     def _capture(self) -> int:
         """Capture all graphs in place of those there are; returns their number."""
         self._packet.clear()  # the launches are warmed up with padding alone
-        sizes = graph_sizes(self._limits.max_reqs, min(self._limits.max_tokens, self._limits.graph_tokens))
+        sizes = graph_sizes(self._limits.max_reqs, self._limits.captured_tokens)
         return self._graphs.capture(sizes, self._compute, self._buffers)
 
     # --- below: the phases of a step ----------------------------------------------------------------

@@ -91,11 +91,13 @@ def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 12
     long request slower than all others together read theirs. Many requests: none, they hide each other's tails.
     """
     programs = max_reqs * kv_heads
-    if programs >= ENOUGH * num_sms:
-        return LONG_ONLY if programs < MANY * num_sms and max_len > LONG else Splits(1)
-    wanted = PROGRAMS_PER_SM * num_sms * max(1.0, 128 / head_dim) / programs
-    number = min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted))))
-    return LONG_ONLY if number == 1 and max_len > LONG else Splits(number)
+    number = 1
+    if programs < ENOUGH * num_sms:
+        wanted = PROGRAMS_PER_SM * num_sms * max(1.0, 128 / head_dim) / programs
+        number = min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted))))
+    if number == 1 and programs < MANY * num_sms and max_len > LONG:
+        return LONG_ONLY
+    return Splits(number)
 
 
 def workspace_size(num_tokens: int, heads: int, dim: int, num_splits: int) -> int:

@@ -33,7 +33,7 @@ class AcceptanceCounter:
         self.num_verifications += 1
         self.num_drafts += num_drafts
         self.num_tokens += num_kept
-        self._by_number[num_kept if num_kept < num_sampled else num_sampled - 1] += 1
+        self._by_number[min(num_kept, num_sampled - 1)] += 1
 
     @property
     def accepted_per_position(self) -> list[int]:

@@ -44,7 +44,7 @@ def verify_sizes(limits: StepLimits, max_batch: int, width: int) -> list[Size]:
     """
     if width > MOST_FEW:
         return []
-    sizes = graph_sizes(limits.max_reqs, min(limits.max_tokens, limits.graph_tokens))
+    sizes = graph_sizes(limits.max_reqs, limits.captured_tokens)
     most = min(max_batch, limits.max_reqs)
     tokens = {size.num_tokens for size in sizes if size.num_chunks and size.num_tokens > width}
     tokens |= {n for n in LARGE_MIXED if n <= limits.max_tokens}
