@@ -13,7 +13,7 @@ from stage3.warm_up import warm_up_plans
 
 BED = Path(__file__).parent
 heads = load_file(BED / "heads_bed.py")
-stage_2 = load_file(BED.parent / "stage2" / "test_warm_up.py")
+stage_2 = load_file(BED.parent / "stage2" / "warm_up_bed.py")
 NGRAM = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_min": 1}
 CONFIGS = {
     "none": None,

@@ -113,11 +113,14 @@ def life(limits: WarmUpLimits, lengths: Sequence[int], draws: Sequence[SamplingP
 
 
 def arrivals(
-    limits: WarmUpLimits, lengths: Sequence[int], draws: Sequence[SamplingParams], first: int = 0
+    limits: WarmUpLimits, lengths: Sequence[int], draws: Sequence[SamplingParams], first: int = 0, more: int = 1
 ) -> list[NewRequestData]:
-    """Made-up requests, numbered from ``first`` on; they take turns with ``draws``."""
-    blocks = list(range(limits.max_len // limits.block_size + 1))  # one token is decoded behind the longest prompt
+    """Made-up requests, numbered from ``first`` on, with blocks for their prompts and ``more`` tokens.
+
+    They take turns with ``draws``.
+    """
+    blocks = [list(range(-(-(length + more) // limits.block_size))) for length in lengths]
     return [
-        NewRequestData(f"warm-up {first + i}", [0] * length, [], draws[i % len(draws)], blocks, 0)
-        for i, length in enumerate(lengths)
+        NewRequestData(f"warm-up {first + i}", [0] * length, [], draws[i % len(draws)], own, 0)
+        for i, (length, own) in enumerate(zip(lengths, blocks, strict=True))
     ]

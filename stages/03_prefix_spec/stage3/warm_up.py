@@ -74,7 +74,7 @@ def _verification(
     count = min(num_drafts, most, limits.max_len - 1)
     if count < 1:
         return
-    new = arrivals(limits, [1] * num_reqs, VERIFIED)
+    new = arrivals(limits, [1] * num_reqs, VERIFIED, more=1 + count)
     names = [data.req_id for data in new]
     yield _guided(SchedulerOutput(0, new, CachedRequests(), dict.fromkeys(names, 1)), limits)
     others = arrivals(limits, chunks, IN_MIXTURES, first=num_reqs)
