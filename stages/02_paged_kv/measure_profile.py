@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 from stage1.core import EngineCore
 from stage1.measuring import device_rates, free_memory, provenance, require_gpu, timed, write_result
 from stage1.profiling import profile_steps
-from stage1.workloads import LENGTHS, MAX_ID, REQUESTS, add_requests, finish, random_prompts, start_decoding
+from stage1.workloads import add_requests, compute_prompts, finish, random_prompts, requests_of_w, start_decoding
 from stage2.measured import make_core
 
 DECODES = ((1, 128), (64, 128), (256, 128), (256, 800))  # batch, context
@@ -59,16 +58,14 @@ def chunks(shape: str) -> list[dict[str, Any]]:
     for number in range(4):
         add_requests(core, random_prompts(1, LONG, seed=number), [1], temperature=0.0)
         times.append([timed(core.step) for _ in range(LONG // CHUNK)])
-        while core.stats().scheduled_tokens != BESIDE:
-            core.step()
+        compute_prompts(core, BESIDE)
     found: list[dict[str, Any]] = [{"case": "chunks", "ms": [statistics.median(ms) for ms in zip(*times, strict=True)]}]
     for behind in (2, LONG // CHUNK - 3):
         add_requests(core, random_prompts(1, LONG, seed=behind), [1], temperature=0.0)
         for _ in range(behind):
             core.step()
         found.append({"case": "chunk", "behind": behind * CHUNK, **profile_steps(core.step, 1)})
-        while core.stats().scheduled_tokens != BESIDE:
-            core.step()
+        compute_prompts(core, BESIDE)
     finish(core)
     core.shutdown()
     return found
@@ -76,9 +73,7 @@ def chunks(shape: str) -> list[dict[str, Any]]:
 
 def steps_of_w(core: EngineCore) -> dict[str, Any]:
     """Workload W, each step by the clock: what the steps of a kind take in all, by tokens of a step."""
-    rng = random.Random(0)
-    prompts = [[rng.randint(0, MAX_ID) for _ in range(rng.randint(*LENGTHS))] for _ in range(REQUESTS)]
-    outputs = [rng.randint(*LENGTHS) for _ in range(REQUESTS)]
+    prompts, outputs = requests_of_w()
     add_requests(core, prompts, outputs, temperature=0.6)
     bins: dict[str, list[float]] = {}
     start = time.perf_counter()
@@ -87,7 +82,7 @@ def steps_of_w(core: EngineCore) -> dict[str, Any]:
         core.step()
         took = (time.perf_counter() - began) * 1e3
         tokens = core.stats().scheduled_tokens
-        kind = f"up to {-(-tokens // 32) * 32}" if tokens <= REQUESTS else "with prompts"
+        kind = f"up to {-(-tokens // 32) * 32}" if tokens <= len(prompts) else "with prompts"
         bins.setdefault(kind, []).append(took)
     seconds = time.perf_counter() - start
     rows = [

@@ -2,7 +2,7 @@
 
     python stages/03_prefix_spec/measure_profile.py --out stages/06_benchmark/results
 
-The model and its heads are the embedded ones, prompts are random token ids, so drafts are seldom right; a step
+The engines are those of ``measure_speculation.py``, prompts are random token ids, so drafts are seldom right; a step
 computes as much whether they are or not. What is recorded is not timed: the clock runs in steps of its own. The result
 is one JSON file with GPU, versions, commit and date.
 """
@@ -14,53 +14,31 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stage1.config import Settings
 from stage1.core import EngineCore
 from stage1.measuring import device_rates, free_memory, provenance, require_gpu, write_result
 from stage1.profiling import profile_steps
 from stage1.workloads import add_requests, finish, random_prompts, take_steps
-from stage3 import build as wiring
+from stage3.measured import ARMS, make_llm
 
 BATCHES = (1, 16, 64)
 CONTEXT, STEPS = 128, 16
-CACHE_BYTES = 4 << 30
-ARMS: dict[str, dict[str, Any] | None] = {
-    "none": None,
-    "medusa": {"method": "medusa", "num_speculative_tokens": 2, "disable_by_batch_size": 64},
-    "eagle": {"method": "eagle", "num_speculative_tokens": 3},
-}
+WARM = 8  # steps before the first that is profiled
 
 
-def make_core(arm: str, model: str) -> EngineCore:
-    """An engine of this stage with the heads of ``arm``."""
-    chosen = {
-        "model": model,
-        "speculative_config": json.dumps(ARMS[arm]) if ARMS[arm] else None,
-        "kv_cache_memory_bytes": CACHE_BYTES,
-        "max_num_batched_tokens": 4096,
-        "max_model_len": 1024,
-        "max_num_seqs": 64,
-        "enable_prefix_caching": False,
-    }
-    core: EngineCore = wiring.build(Settings.from_keywords(wiring.CONFIGS, chosen))
-    return core
-
-
-def profile_arm(core: EngineCore, arm: str, batch: int) -> dict[str, Any]:
-    """A step of ``batch`` decoding requests, each with drafts where the arm makes some."""
+def profile_step(core: EngineCore, batch: int) -> dict[str, Any]:
+    """A step of ``batch`` decoding requests, each with drafts where the engine makes some."""
     add_requests(core, random_prompts(batch, CONTEXT), [CONTEXT * 4] * batch, temperature=0.0)
-    take_steps(core, 8)
+    take_steps(core, WARM)
     found = profile_steps(core.step, STEPS)
     tokens = core.stats().scheduled_tokens
-    core.abort([*core.scheduler._lifecycle.requests])  # type: ignore[attr-defined]
     finish(core)
-    return {"arm": arm, "batch": batch, "tokens": tokens, **found}
+    return {"batch": batch, "tokens": tokens, **found}
 
 
 def main() -> None:
     """Measure, print, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--arms", nargs="+", default=["none", "medusa", "eagle"], choices=list(ARMS))
     parser.add_argument("--model", default="smollm2-135m-instruct")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--commit", help="commit to write down where there is no git")
@@ -70,9 +48,9 @@ def main() -> None:
     result["rates_before"] = device_rates()
     for arm in args.arms:
         free_memory()
-        core = make_core(arm, args.model)
+        core = make_llm(arm, model=args.model).core
         for batch in BATCHES:
-            result["cases"].append(profile_arm(core, arm, batch))
+            result["cases"].append({"arm": arm, **profile_step(core, batch)})
             print(json.dumps(result["cases"][-1]), flush=True)
         core.shutdown()
     result["rates_after"] = device_rates()

@@ -25,18 +25,11 @@ from stage1.measuring import device_rates, provenance, require_gpu, spread_of, w
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest, StepStats
 from stage1.workloads import finish
-from stage3.llm import LLM
+from stage3.measured import ARMS, make_llm
 from stage3.training.held_out import held_out_prompts
 
 MAX_TOKENS = 256
 ALL = "all"
-CACHE_BYTES = 8 << 30  # of each engine
-ARMS: dict[str, dict[str, Any] | None] = {
-    "none": None,
-    "ngram": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_min": 2, "prompt_lookup_max": 4},
-    "medusa": {"method": "medusa", "num_speculative_tokens": 2, "disable_by_batch_size": 64},
-    "eagle": {"method": "eagle", "num_speculative_tokens": 3},
-}
 
 
 def serve(core: EngineCore, prompts: list[list[int]], batch: int, eos: list[int]) -> tuple[float, int]:
@@ -82,15 +75,7 @@ class Arm:
     def __init__(self, name: str, **settings: Any) -> None:
         self.name = name
         self.config = ARMS[name]
-        self.llm = LLM(
-            speculative_config=self.config,
-            kv_cache_memory_bytes=CACHE_BYTES,
-            max_model_len=1024,
-            max_num_seqs=256,
-            max_num_batched_tokens=4096,
-            enable_prefix_caching=False,
-            **settings,
-        )
+        self.llm = make_llm(name, **settings)
 
     def run(self, prompts: list[list[int]], batch: int, eos: list[int]) -> dict[str, Any]:
         """Tokens a second, and what became of the drafts."""

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sixfold.exercises.importer import load_file
+from stage3 import measured
 from stage3.llm import LLM
 
 bed = load_file(Path(__file__).parents[1] / "stage1" / "measure_bed.py")
@@ -19,7 +20,7 @@ TINY = {"model": "tiny", "load_format": "dummy", "dtype": "float32", "device": "
 def arms(monkeypatch) -> list:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(script, "MAX_TOKENS", 12)
-    monkeypatch.setattr(script, "CACHE_BYTES", 32 << 20)
+    monkeypatch.setattr(measured, "CACHE_BYTES", 32 << 20)
     made = [script.Arm(name, **TINY) for name in ("none", "ngram")]
     yield made
     for arm in made:
@@ -59,7 +60,8 @@ def test_every_arm_is_a_valid_configuration() -> None:
 
 
 def test_it_writes_what_it_prints(monkeypatch, tmp_path, capsys) -> None:
-    small = bed.load(monkeypatch, "03_prefix_spec/measure_speculation.py", MAX_TOKENS=3, CACHE_BYTES=64 << 20)
+    small = bed.load(monkeypatch, "03_prefix_spec/measure_speculation.py", MAX_TOKENS=3)
+    monkeypatch.setattr(measured, "CACHE_BYTES", 64 << 20)
     monkeypatch.setattr(small, "held_out_prompts", lambda: {"one": ["Hello", "Not taken"], "two": ["1, 2, 3,"]})
     words = ["--arms", "none", "ngram", "--batches", "1", "4", "--rounds", "2", "--per-kind", "1"]
     name, result = bed.run(monkeypatch, small, tmp_path, *words)
@@ -81,8 +83,8 @@ def test_without_a_gpu_nothing_is_measured(monkeypatch) -> None:
 
 
 def test_the_script_of_profiles(monkeypatch, tmp_path) -> None:
-    sizes = {"BATCHES": (1, 2), "CONTEXT": 8, "STEPS": 2, "CACHE_BYTES": 64 << 20}
-    small = bed.load(monkeypatch, "03_prefix_spec/measure_profile.py", **sizes)
+    small = bed.load(monkeypatch, "03_prefix_spec/measure_profile.py", BATCHES=(1, 2), CONTEXT=8, STEPS=2, WARM=4)
+    monkeypatch.setattr(measured, "CACHE_BYTES", 64 << 20)
     name, result = bed.run(monkeypatch, small, tmp_path, "--arms", "none", "eagle")
     assert name == "stage3_profile_fake-h1-xl_DATE.json"
     assert [(case["arm"], case["batch"]) for case in result["cases"]] == [

@@ -71,11 +71,20 @@ def start_decoding(core: EngineCore, prompts: list[list[int]], steps: int) -> No
         RuntimeError: the first ones ended before the last one's prompt was computed.
     """
     add_requests(core, prompts, [steps + 8] * len(prompts), temperature=0.0)
-    while core.stats().scheduled_tokens != len(prompts):  # until every prompt is computed
-        if not core.has_work:
-            raise RuntimeError(f"{len(prompts)} requests never decoded together: {steps} steps are too few")
-        core.step()
+    compute_prompts(core, len(prompts))
     take_steps(core, 4)
+
+
+def compute_prompts(core: EngineCore, num_decodes: int) -> None:
+    """Step until a step is ``num_decodes`` decodes and nothing else.
+
+    Raises:
+        RuntimeError: the first ones ended before the last one's prompt was computed.
+    """
+    while core.stats().scheduled_tokens != num_decodes:
+        if not core.has_work:
+            raise RuntimeError(f"{num_decodes} requests never decoded together: give them more output tokens")
+        core.step()
 
 
 def decode_step(core: EngineCore, batch: int) -> dict[str, float]:
@@ -88,11 +97,16 @@ def decode_step(core: EngineCore, batch: int) -> dict[str, float]:
     return {"batch": batch, "context": CONTEXT, "wall_ms": wall, "tok_s": batch / wall * 1e3}
 
 
-def workload(core: EngineCore) -> dict[str, float]:
-    """One run of W: seconds and output tokens a second."""
+def requests_of_w() -> tuple[list[list[int]], list[int]]:
+    """Prompts, and the number of output tokens of each."""
     rng = random.Random(0)
     prompts = [[rng.randint(0, MAX_ID) for _ in range(rng.randint(*LENGTHS))] for _ in range(REQUESTS)]
-    lengths = [rng.randint(*LENGTHS) for _ in range(REQUESTS)]
+    return prompts, [rng.randint(*LENGTHS) for _ in range(REQUESTS)]
+
+
+def workload(core: EngineCore) -> dict[str, float]:
+    """One run of W: seconds and output tokens a second."""
+    prompts, lengths = requests_of_w()
     torch.cuda.synchronize()
     start = time.perf_counter()
     add_requests(core, prompts, lengths, temperature=0.6)
