@@ -83,6 +83,7 @@ def test_no_stale_input_is_read(replays) -> None:
     with LLM(**settings) as llm:
         expected = tokens(llm.generate(PROMPTS, PARAMS))
     with LLM(**settings, parts=replace(Parts(), inputs=Poisoned)) as llm:
+        replays.clear()  # of the warm-up
         assert tokens(llm.generate(PROMPTS, PARAMS)) == expected
     sizes = {size for size in replays if size is not None}
     assert any(size.num_chunks for size in sizes), "mixed steps were replayed"
@@ -94,6 +95,7 @@ def test_plain_requests_are_drawn_inside_the_graph_and_others_behind_it(replays)
         sampler = llm.core.executor._runner._sampler
         calls = []
         draw = sampler.sample
+        replays.clear()  # of the warm-up
         sampler.sample = lambda logits, batch: calls.append(len(batch.states)) or draw(logits, batch)
         llm.generate(PROMPTS[:2], PARAMS[:2])
         assert calls == [], "both are greedy or have only a temperature"

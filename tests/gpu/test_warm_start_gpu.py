@@ -19,7 +19,7 @@ BLOCKS = {"num_gpu_blocks_override": 4000}  # then no step is taken to measure t
 
 
 @pytest.mark.parametrize("method", ["none", "ngram", "medusa", "eagle"])
-@pytest.mark.parametrize("start", [{}, BLOCKS, {**BLOCKS, "as_large": True, "max_model_len": 8192}])
+@pytest.mark.parametrize("start", [{}, BLOCKS, {**BLOCKS, "as_large": True, "max_model_len": 2048}])
 def test_nothing_is_compiled_once_the_engine_has_started(method: str, start: dict, tmp_path: Path) -> None:
     serve(method, {"gpu_memory_utilization": 0.2, **start}, tmp_path)
 

@@ -10,8 +10,10 @@ from sixfold.exercises.importer import load_file
 from stage1.core import EngineCore
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest
-from stage2 import graphs
+from stage2 import attention, graphs
 from stage2.graphs import StepGraph
+from stage2.kernels import decode_attention
+from stage2.kernels.decode_attention import Splits
 from stage2.runner import PagedRunner
 from stage3.llm import LLM
 
@@ -106,3 +108,21 @@ def test_graphs_beyond_the_small_ones_hold_more_chunks(monkeypatch) -> None:
     core.shutdown()
     assert found == without_graphs(arrivals, **sizes)
     assert (taken[0].size.num_tokens, taken[0].size.num_chunks) == (40, 10)
+
+
+def test_requests_pass_from_the_graphs_of_short_ones_to_the_others(monkeypatch) -> None:
+    bed.imitate(monkeypatch, BUDGET)
+    for module in (attention, decode_attention):
+        monkeypatch.setattr(module, "LONG", 32)
+    monkeypatch.setattr(decode_attention, "ENOUGH", 0)  # two requests are enough, then only long ones are cut
+    monkeypatch.setattr(decode_attention, "LONG_ONLY", Splits(4, 1))
+    arrivals = []
+    for i, length in enumerate((3, 12)):
+        params = SamplingParams(temperature=0.0, max_tokens=36 - 12 * i, ignore_eos=True)
+        arrivals.append((0, EngineCoreRequest(f"r{i}", list(range(5, 5 + length)), params)))
+    core = bed.core_with_graphs(**SIZES, max_num_batched_tokens=BUDGET)
+    taken = watch_graphs(core.executor._runner, monkeypatch)
+    found, _ = serve(core, arrivals)
+    core.shutdown()
+    assert found == without_graphs(arrivals, **SIZES)
+    assert {graph.size.max_blocks for graph in taken if graph.size.num_reqs == 2} == {2, None}

@@ -100,7 +100,7 @@ def test_behind_every_graph_there_is_what_its_steps_need(max_reqs, most, sees_al
     num_reqs = min(num_reqs, max_reqs)
     num_chunks = min(num_chunks, num_reqs)
     num_tokens = max(num_tokens, num_reqs + num_chunks) if num_chunks else num_reqs
-    graph = plain.find(num_reqs, num_tokens, num_chunks)
+    graph = plain.find(num_reqs, num_tokens, num_chunks, 1)
     guesses = num_reqs <= most
     if graph is not None and (guesses or sees_all):
         assert (made.index(graph), guesses) in behind

@@ -37,12 +37,12 @@ def programs_of(
     free = [(0, processor) for processor in range(processors)]
     heapq.heapify(free)
     programs = []
-    for request, length in enumerate(lengths):
-        tiles = -(-length // tile)
-        size = max(min_tiles, -(-tiles // num_splits))
-        for split in range(-(-tiles // size)):
-            for _ in range(kv_heads):
-                own = min(size, tiles - split * size)
+    for split in range(num_splits):
+        for request, length in enumerate(lengths):
+            tiles = -(-length // tile)
+            size = max(min_tiles, -(-tiles // num_splits))
+            own = min(size, tiles - split * size)
+            for _ in range(kv_heads if own > 0 else 0):
                 start, processor = heapq.heappop(free)
                 programs.append(Program(request, split, processor, start, own))
                 heapq.heappush(free, (start + own, processor))

@@ -16,6 +16,7 @@ vLLM: ``v1/attention/backends/triton_attn.py``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from stage1.model.layers import Attention
 from stage1.model.rope import apply_rope
 from stage2.inputs import StepBatch
 from stage2.kernels.decode_attention import (
+    LONG,
     MAX_QUERY_LEN,
     OWN,
     DecodeKernels,
@@ -136,6 +138,15 @@ class TritonAttention:
             tile=tile,
             splits=choose_key_splits(batch.num_tokens, kv_heads, self._num_sms, max_len, tile.keys),
         )
+
+    def short_blocks(self, num_reqs: int) -> int | None:
+        """Blocks of a request up to which decodes of ``num_reqs`` are launched otherwise than longer ones, if they are.
+
+        A graph cannot choose: it is worth two.
+        """
+        kv_heads, dim = self.kv_cache.layers[0][0].shape[2:]
+        rule = partial(choose_splits, num_reqs, kv_heads, self._num_sms, dim)
+        return None if rule(LONG) == rule(len(self._cos)) else LONG // self.kv_cache.block_size
 
     def capture_buffers(self, max_reqs: int) -> tuple[()]:
         """Everything can be captured and nothing need be kept: the kernels read the batch's own tensors."""

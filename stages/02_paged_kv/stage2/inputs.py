@@ -79,8 +79,11 @@ class StepBuffers:
         self.draw_positions, self.draws, self.rows = ids(max_reqs), ids(max_reqs), ids(max_reqs)
         self.few_lens = ids(max_reqs)
 
-    def batch(self, num_reqs: int, num_tokens: int, **described: Any) -> StepBatch:
-        """Views for ``num_reqs`` requests and ``num_tokens`` tokens; ``described`` are its other fields."""
+    def batch(self, num_reqs: int, num_tokens: int, max_blocks: int | None = None, **described: Any) -> StepBatch:
+        """Views for ``num_reqs`` requests and ``num_tokens`` tokens; ``described`` are its other fields.
+
+        No request has more than ``max_blocks`` blocks, where a number is given.
+        """
         r, t = slice(num_reqs), slice(num_tokens)
         return StepBatch(
             rows=self.rows[r],
@@ -88,7 +91,7 @@ class StepBuffers:
             positions=self.positions[t],
             query_start=self.query_start[: num_reqs + 1],
             seq_lens=self.seq_lens[r],
-            block_table=self.block_table[r],
+            block_table=self.block_table[r, :max_blocks],
             slot_mapping=self.slot_mapping[t],
             logits_rows=self.logits_rows[r],
             temperature=self.temperature[r],
@@ -143,7 +146,7 @@ class PlainInputs:
         _fill(batch.seq_lens, start + counts)
         _fill(batch.few_lens, torch.where(counts <= batch.max_few, start + counts, 0))
         _fill(batch.logits_rows, query_start[1:] - 1)
-        batch.block_table[:num_reqs] = self._table.block_table[rows]
+        batch.block_table[:num_reqs] = self._table.block_table[rows, : batch.block_table.shape[1]]
         self._fill_tokens(batch, rows, start, query_start, num_tokens)
 
         columns = memory[:, :BLOCKS][rows]  # [R, 12]

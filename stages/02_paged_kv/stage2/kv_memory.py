@@ -1,8 +1,8 @@
 """How many blocks the KV cache gets.
 
 Owns the arithmetic. On a GPU the share that ``gpu_memory_utilization`` allows must hold weights, the activations of the
-largest step, the CUDA graphs and the cache; the first three are measured, the cache gets the rest. On a CPU the pages
-of the cache are committed when they are touched, so a fixed size does, unless a setting names another.
+largest step, the CUDA graphs, the kernels and the cache; all but the last are measured, the cache gets the rest. On a
+CPU the pages of the cache are committed when they are touched, so a fixed size does, unless a setting names another.
 
 vLLM: ``v1/core/kv_cache_utils.py`` (``get_kv_cache_config``), ``v1/worker/gpu_worker.py``
 (``determine_available_memory``).
@@ -97,8 +97,9 @@ def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun, bl
     reserved = torch.cuda.memory_reserved(device)
     profile.capture(runner)
     pools = torch.cuda.memory_reserved(device) - reserved
+    profile.warm_up(runner)
     free = torch.cuda.mem_get_info(device)[0]
-    outside = total - free - torch.cuda.memory_reserved(device)  # other programs, the context, the graphs' launches
+    outside = total - free - torch.cuda.memory_reserved(device)  # other programs, the context, launches of graphs, code
     del runner
     torch.cuda.empty_cache()
     return allowed - outside - peak - pools

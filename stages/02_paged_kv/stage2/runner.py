@@ -144,7 +144,8 @@ class PagedRunner:
     def _capture(self) -> int:
         """Capture all graphs in place of those there are; returns their number."""
         self._packet.clear()  # the launches are warmed up with padding alone
-        sizes = graph_sizes(self._limits.max_reqs, self._limits.captured_tokens)
+        rule = getattr(self._attention, "short_blocks", lambda num_reqs: None)
+        sizes = graph_sizes(self._limits.max_reqs, self._limits.captured_tokens, rule)
         return self._graphs.capture(sizes, self._compute, self._buffers)
 
     # --- below: the phases of a step ----------------------------------------------------------------
@@ -168,7 +169,9 @@ class PagedRunner:
         return read
 
     def _find_graph(self, step: Step) -> StepGraph | None:
-        return self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks)
+        longest = int((step.starts + step.counts).max())
+        num_blocks = -(-longest // self._limits.block_size)
+        return self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks, num_blocks)
 
     def _queue_behind(self, step: Step, graph: StepGraph | None, batch: StepBatch, computed: Computed) -> None:
         """What is launched behind a step's tokens: nothing here."""

@@ -3,7 +3,7 @@
 Owns the order in which they come to life. Does not know requests, schedulers or traces.
 
     weights → a runner with a small cache, to measure → the number of blocks → the runner with its cache → graphs
-    → steps that compile the rest
+    → steps that compile the rest, unless something was measured
 
 vLLM: ``v1/worker/gpu_worker.py``.
 """
@@ -18,6 +18,7 @@ from stage1.kv_cache import KVCache
 from stage1.model.load import load_model
 from stage1.model.rope import rope_tables
 from stage1.model.source import ModelSource, resolve, resolve_device, resolve_dtype
+from stage1.records import SchedulerOutput
 from stage2.config import BatchConfig, CacheConfig, KernelConfig
 from stage2.graphs import most_graph_tokens
 from stage2.inputs import MOST_FEW
@@ -63,14 +64,19 @@ def start_worker(settings: Settings, parts: Parts) -> Worker:
         sampler = parts.sampler(processors)
         return parts.runner(model, attention, sampler, processors, limits, device, parts.inputs, parts.slots)
 
+    def made_up_steps(num_blocks: int) -> list[SchedulerOutput]:
+        max_len = min(source.max_model_len, num_blocks * block_size) - MOST_FEW
+        if device.type != "cuda" or max_len <= 0:
+            return []
+        possible = WarmUpLimits(limits.max_reqs, limits.max_tokens, max_len, block_size, source.shape.vocab_size)
+        return list(parts.warm_up(possible))
+
     captures = not settings[KernelConfig].enforce_eager
-    profile = ProfileRun(make_runner, limits, captures)
+    profile = ProfileRun(make_runner, limits, captures, made_up_steps)
     num_blocks = count_blocks(settings[CacheConfig], shapes, dtype, device, source.max_model_len, profile)
     executor = parts.executor(make_runner(num_blocks))
     if captures:
         executor.call("capture_graphs")
-    max_len = min(source.max_model_len, num_blocks * block_size) - MOST_FEW
-    if device.type == "cuda" and max_len > 0:
-        possible = WarmUpLimits(limits.max_reqs, limits.max_tokens, max_len, block_size, source.shape.vocab_size)
-        executor.call("warm_up", list(parts.warm_up(possible)))
+    if not profile.is_warm:
+        executor.call("warm_up", made_up_steps(num_blocks))
     return Worker(executor, source, num_blocks, block_size)

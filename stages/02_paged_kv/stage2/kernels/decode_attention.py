@@ -217,7 +217,7 @@ def _launch(
     partial, lse = partial_results(workspace, q, num_splits)
     num_rows = max(16, triton.next_power_of_2(max_query_len * heads // kv_heads))
     variant = tiling(dim, num_rows, q.dtype, num_splits > 1 and min_tiles == MIN_TILES)
-    kernels.attend[(kv_heads, num_splits, seq_lens.shape[0])](
+    kernels.attend[(kv_heads, seq_lens.shape[0], num_splits)](
         *(q, k_cache, v_cache, block_table, seq_lens, seq_lens if query_start is None else query_start),
         *(out, partial, lse, scale * math.log2(math.e)),
         *(*q.stride()[:2], *k_cache.stride()[:3], block_table.stride(0)),

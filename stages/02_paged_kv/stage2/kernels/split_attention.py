@@ -53,8 +53,12 @@ def attend_kernel(
     tile: tl.constexpr, min_tiles: tl.constexpr, num_splits: tl.constexpr,
     ragged: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Grid (kv_heads, splits, R): neighbours read neighbouring bytes, for the KV heads of a slot lie together."""
-    kv_head, split, request = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    """Grid (kv_heads, R, splits): neighbours read neighbouring bytes, for the KV heads of a slot lie together.
+
+    Splits come last: programs without keys end at once, and if they stood between the others, some multiprocessors
+    would be given more of those than the rest.
+    """
+    kv_head, request, split = tl.program_id(0), tl.program_id(1).to(tl.int64), tl.program_id(2)
     seq_len = tl.load(seq_lens + request).to(tl.int32)
     num_tiles = tl.cdiv(seq_len, tile)
     split_tiles = tiles_per_split(num_tiles, num_splits, min_tiles)
