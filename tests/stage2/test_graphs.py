@@ -1,7 +1,6 @@
 """Which steps find a graph: sizes and choice, without a GPU (what a graph computes is tested on one)."""
 
 import logging
-import random
 from itertools import pairwise, product
 
 import pytest
@@ -27,10 +26,10 @@ def capture(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
 
-    def run(max_reqs: int, max_tokens: int, most: int = 1 << 30, short_blocks=lambda _: None) -> StepGraphs:
+    def run(max_reqs: int, max_tokens: int, most: int = 1 << 30, cuts=(None,)) -> StepGraphs:
         limit[0] = most
         made = StepGraphs()
-        made.capture(graph_sizes(max_reqs, max_tokens, short_blocks), None, None)
+        made.capture(graph_sizes(max_reqs, max_tokens, cuts), None, None)
         return made
 
     return run
@@ -52,29 +51,29 @@ def test_sizes_come_largest_first_and_reach_the_limits() -> None:
 def test_every_decode_batch_has_a_graph_that_is_not_much_larger(capture) -> None:
     made = capture(256, 8192)
     for num_reqs in range(1, 257):
-        size = made.find(num_reqs, num_reqs, 0, 1).size
+        size = made.find(num_reqs, num_reqs, 0).size
         assert size.num_chunks == 0
         assert num_reqs <= size.num_reqs <= max(2 * num_reqs, 1)
         assert size.num_reqs - num_reqs < 64
-    assert made.find(257, 257, 0, 1) is None
+    assert made.find(257, 257, 0) is None
 
 
 def test_mixed_steps_take_the_next_64_tokens(capture) -> None:
     made = capture(256, 512)
-    assert made.find(256, 383, 1, 1).size == Size(256, 384, MAX_CHUNKS, 384)
-    assert made.find(1, 2, 1, 1).size == Size(64, 64, MAX_CHUNKS, 64)
-    assert made.find(3, 512, 3, 1).size == Size(256, 512, MAX_CHUNKS, 512)
-    assert made.find(3, 513, 3, 1) is None
-    assert made.find(9, 60, MAX_CHUNKS + 1, 1) is None
+    assert made.find(256, 383, 1).size == Size(256, 384, MAX_CHUNKS, 384)
+    assert made.find(1, 2, 1).size == Size(64, 64, MAX_CHUNKS, 64)
+    assert made.find(3, 512, 3).size == Size(256, 512, MAX_CHUNKS, 512)
+    assert made.find(3, 513, 3) is None
+    assert made.find(9, 60, MAX_CHUNKS + 1) is None
 
 
 def test_larger_steps_have_graphs_where_the_model_is_small(capture) -> None:
     made = capture(256, 5000)
-    assert made.find(3, 513, 3, 1).size == Size(256, 768, 12, 768)
-    assert made.find(256, 1025, 24, 1).size == Size(256, 1536, 24, 1536)
-    assert made.find(256, 1025, 25, 1) is None
-    assert made.find(1, 4097, 1, 1).size == Size(256, 5000, 78, 5000)
-    assert made.find(1, 5001, 1, 1) is None
+    assert made.find(3, 513, 3).size == Size(256, 768, 12, 768)
+    assert made.find(256, 1025, 24).size == Size(256, 1536, 24, 1536)
+    assert made.find(256, 1025, 25) is None
+    assert made.find(1, 4097, 1).size == Size(256, 5000, 78, 5000)
+    assert made.find(1, 5001, 1) is None
 
 
 @given(most=st.integers(1, 20_000))
@@ -85,25 +84,14 @@ def test_a_mixed_step_is_padded_by_half_at_most(most) -> None:
     assert all(after <= max(1.5 * before, before + 64) for before, after in pairwise(sizes))
 
 
-def test_decodes_of_short_requests_take_graphs_of_their_own(capture) -> None:
-    made = capture(64, 0, short_blocks=lambda num_reqs: 256 if num_reqs in (32, 48) else None)
-    assert made.find(30, 30, 0, 256).size == Size(32, 32, 0, 1, max_blocks=256)
-    assert made.find(30, 30, 0, 257).size == Size(32, 32, 0, 1)
-    assert made.find(64, 64, 0, 1).size == Size(64, 64, 0, 1)
-    made._decode = [graph for graph in made._decode if graph.size.num_reqs != 32 or graph.size.max_blocks]
-    assert made.find(30, 30, 0, 257).size == Size(48, 48, 0, 1), "where a graph is missing the next larger one serves"
-
-
-def test_a_graph_holds_the_blocks_of_its_requests(capture) -> None:
-    rng = random.Random(5)
-    for _ in range(50):
-        short = {n: rng.randint(1, 9) for n in rng.sample([1, 2, 4, 8, 16, 24, 32], 3)}
-        made = capture(32, 0, short_blocks=short.get)
-        for num_reqs, num_blocks in product(range(1, 33), range(1, 11)):
-            size = made.find(num_reqs, num_reqs, 0, num_blocks).size
-            assert size.num_reqs == made.find(num_reqs, num_reqs, 0, 99).size.num_reqs >= num_reqs
-            most = short.get(size.num_reqs, 0)
-            assert size.max_blocks == (most if num_blocks <= most else None)
+def test_of_two_graphs_of_a_batch_the_wanted_one_is_taken(capture) -> None:
+    made = capture(64, 0, cuts=(False, True))
+    for num_reqs, cut in product(range(1, 65), (False, True)):
+        size = made.find(num_reqs, num_reqs, 0, cut).size
+        assert size.cut == cut
+        assert size.num_reqs == capture(64, 0).find(num_reqs, num_reqs, 0).size.num_reqs
+    made._decode = [graph for graph in made._decode if graph.size.num_reqs != 32 or graph.size.cut]
+    assert made.find(30, 30, 0, False).size == Size(32, 32, 0, 1, cut=True), "any of its size does, if slower"
 
 
 def test_how_large_a_step_is_worth_a_graph_depends_on_the_model() -> None:
@@ -114,11 +102,11 @@ def test_where_memory_is_short_larger_graphs_or_single_launches_serve(capture, c
     with caplog.at_level(logging.WARNING):
         made = capture(16, 512, most=8)
     assert "graphs are left out" in caplog.text
-    assert made.find(3, 3, 0, 1).size.num_reqs == 4
-    assert made.find(5, 5, 0, 1) is None
-    assert made.find(2, 40, 1, 1) is None
+    assert made.find(3, 3, 0).size.num_reqs == 4
+    assert made.find(5, 5, 0) is None
+    assert made.find(2, 40, 1) is None
 
 
 def test_nothing_is_found_before_a_capture() -> None:
-    assert StepGraphs().find(1, 1, 0, 1) is None
-    assert StepGraphs().find(2, 9, 1, 1) is None
+    assert StepGraphs().find(1, 1, 0) is None
+    assert StepGraphs().find(2, 9, 1) is None

@@ -5,7 +5,7 @@ import torch
 
 from bench_kernels import attention_cases
 from bench_kernels.arena import Arena, Case
-from bench_kernels.attention_cases import num_sms, prefill_cut
+from bench_kernels.attention_cases import decode_cut, decode_lengths, prefill_cut
 from bench_kernels.points import (
     Point,
     decode_points,
@@ -16,7 +16,7 @@ from bench_kernels.points import (
 )
 from bench_kernels.pointwise_cases import SAMPLING
 from bench_kernels.sweep import few_variants
-from stage2.kernels.decode_attention import choose_splits, paged_decode
+from stage2.kernels.decode_attention import paged_decode
 from stage2.kernels.few_tokens import MEASURED, choose_few_tokens
 from stage2.kernels.matvec import MatvecTile, choose_tile
 from stage2.kernels.prefill_tiles import PrefillTile
@@ -87,7 +87,8 @@ def test_shrinking_keeps_what_a_kernel_is_compiled_for() -> None:
         for name in ("shape", "width", "hidden", "inner", "vocab_size", "mode"):
             assert small.get(name) == arguments.get(name)
         if point.kernel == "decode":
-            assert small["num_splits"] == choose_splits(arguments["batch"], 8, num_sms(DEVICE)).number
+            lengths = decode_lengths(arguments["batch"], arguments["context"], arguments.get("ragged", False))
+            assert small["num_splits"] == decode_cut(DEVICE, lengths, arguments.get("shape", "8b")).number
         if point.kernel == "prefill":
             assert small["batch"] == arguments["batch"]
             tile, splits = prefill_cut(DEVICE, **arguments)

@@ -10,10 +10,10 @@ from sixfold.exercises.importer import load_file
 from stage1.core import EngineCore
 from stage1.params import SamplingParams
 from stage1.records import EngineCoreRequest
-from stage2 import attention, graphs
+from stage2 import graphs
 from stage2.graphs import StepGraph
-from stage2.kernels import decode_attention
-from stage2.kernels.decode_attention import Splits
+from stage2.kernels import decode_splits
+from stage2.kernels.decode_splits import Programs
 from stage2.runner import PagedRunner
 from stage3.llm import LLM
 
@@ -110,19 +110,20 @@ def test_graphs_beyond_the_small_ones_hold_more_chunks(monkeypatch) -> None:
     assert (taken[0].size.num_tokens, taken[0].size.num_chunks) == (40, 10)
 
 
-def test_requests_pass_from_the_graphs_of_short_ones_to_the_others(monkeypatch) -> None:
+def test_steps_take_graphs_with_splits_where_that_pays(monkeypatch) -> None:
+    """A long request, alone and beside short ones: what is found is the same, and each graph serves."""
     bed.imitate(monkeypatch, BUDGET)
-    for module in (attention, decode_attention):
-        monkeypatch.setattr(module, "LONG", 32)
-    monkeypatch.setattr(decode_attention, "ENOUGH", 0)  # two requests are enough, then only long ones are cut
-    monkeypatch.setattr(decode_attention, "LONG_ONLY", Splits(4, 1))
+    monkeypatch.setattr(decode_splits, "SHORT", 16)
+    monkeypatch.setattr(decode_splits, "LARGE_HEADS", Programs(1, 1.0))
+    monkeypatch.setattr(decode_splits, "SMALL_HEADS", Programs(1, 1.0))
     arrivals = []
-    for i, length in enumerate((3, 12)):
-        params = SamplingParams(temperature=0.0, max_tokens=36 - 12 * i, ignore_eos=True)
+    for i, (length, count) in enumerate(((8, 50), (3, 12), (5, 12))):
+        params = SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True)
         arrivals.append((0, EngineCoreRequest(f"r{i}", list(range(5, 5 + length)), params)))
     core = bed.core_with_graphs(**SIZES, max_num_batched_tokens=BUDGET)
     taken = watch_graphs(core.executor._runner, monkeypatch)
     found, _ = serve(core, arrivals)
     core.shutdown()
     assert found == without_graphs(arrivals, **SIZES)
-    assert {graph.size.max_blocks for graph in taken if graph.size.num_reqs == 2} == {2, None}
+    sizes = {(graph.size.num_reqs, graph.size.cut) for graph in taken if not graph.size.num_chunks}
+    assert sizes == {(3, False), (1, True)}

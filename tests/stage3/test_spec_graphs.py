@@ -89,10 +89,14 @@ def test_what_does_not_fit_is_left_out(captured, caplog) -> None:
     num_reqs=st.integers(1, 300),
     num_chunks=st.integers(0, 8),
     num_tokens=st.integers(1, 512),
+    cut=st.sampled_from([None, False, True]),
 )
-def test_behind_every_graph_there_is_what_its_steps_need(max_reqs, most, sees_all, num_reqs, num_chunks, num_tokens):
+def test_behind_every_graph_there_is_what_its_steps_need(
+    max_reqs, most, sees_all, num_reqs, num_chunks, num_tokens, cut
+):
     plain = StepGraphs()
-    made = [StepGraph(size, None, None, None) for size in graph_sizes(max_reqs, 1024)]
+    cuts = (None,) if cut is None else (False, True)
+    made = [StepGraph(size, None, None, None) for size in graph_sizes(max_reqs, 1024, cuts)]
     plain._decode = sorted((g for g in made if not g.size.num_chunks), key=lambda graph: graph.size.num_reqs)
     plain._mixed = sorted((g for g in made if g.size.num_chunks), key=lambda graph: graph.size.num_tokens)
     behind = drafts_behind([graph.size for graph in made], most, sees_all)
@@ -100,7 +104,7 @@ def test_behind_every_graph_there_is_what_its_steps_need(max_reqs, most, sees_al
     num_reqs = min(num_reqs, max_reqs)
     num_chunks = min(num_chunks, num_reqs)
     num_tokens = max(num_tokens, num_reqs + num_chunks) if num_chunks else num_reqs
-    graph = plain.find(num_reqs, num_tokens, num_chunks, 1)
+    graph = plain.find(num_reqs, num_tokens, num_chunks, cut)
     guesses = num_reqs <= most
     if graph is not None and (guesses or sees_all):
         assert (made.index(graph), guesses) in behind

@@ -12,7 +12,8 @@ import torch
 
 from bench_kernels.arena import BLOCK, Arena, Case, relative_error
 from stage2.kernels import decode_attention
-from stage2.kernels.decode_attention import Splits, Tiling, choose_splits, paged_decode, workspace_size
+from stage2.kernels.decode_attention import Tiling, paged_decode, workspace_size
+from stage2.kernels.decode_splits import Splits, choose_splits, worth_cutting
 from stage2.kernels.prefill_attention import paged_prefill
 from stage2.kernels.prefill_splits import KeySplits, choose_key_splits
 from stage2.kernels.prefill_tiles import PrefillTile, choose_tile
@@ -34,18 +35,13 @@ def decode(
 ) -> Case:
     """Decode attention of ``batch`` requests of ``context`` tokens, or of 1 to twice as many where ``ragged``."""
     heads, kv_heads, dim = SHAPES[shape]
-    lengths = torch.full((batch,), context)
-    if ragged:
-        lengths = torch.randint(1, 2 * context + 1, (batch,), generator=torch.Generator().manual_seed(0))
-        lengths = lengths.sort(descending=True).values  # the order in which the runner puts a batch
+    lengths = decode_lengths(batch, context, ragged)
     keys, values = arena.cache(kv_heads, dim)
     num_bytes = int(lengths.sum()) * kv_heads * dim * 2 * keys.itemsize
     tables = arena.tables(lengths, len(keys), arena.sets(num_bytes))
     queries = arena.take(len(tables), batch, heads, dim)
     seq_lens = lengths.int().to(arena.device)
-    splits = Splits(num_splits or 1)
-    if num_splits is None:
-        splits = choose_splits(batch, kv_heads, num_sms(arena.device), dim, tables[0].shape[1] * BLOCK)
+    splits = Splits(num_splits) if num_splits else decode_cut(arena.device, lengths, shape)
     workspace = torch.empty(workspace_size(batch, heads, dim, splits.number), device=arena.device)
     out = torch.full((batch, heads, dim), torch.nan, dtype=arena.dtype, device=arena.device)
 
@@ -70,6 +66,21 @@ def decode(
         return relative_error(out[rows], torch.stack(reference))
 
     return Case([partial(launch, i) for i in range(len(tables))], num_bytes, check)
+
+
+def decode_lengths(batch: int, context: int, ragged: bool) -> torch.Tensor:
+    """Keys of each request, [batch]; the longest first, as the runner orders a batch."""
+    if not ragged:
+        return torch.full((batch,), context)
+    lengths = torch.randint(1, 2 * context + 1, (batch,), generator=torch.Generator().manual_seed(0))
+    return lengths.sort(descending=True).values
+
+
+def decode_cut(device: str, lengths: torch.Tensor, shape: str) -> Splits:
+    """How the engine would cut requests of ``lengths`` keys."""
+    _, kv_heads, dim = SHAPES[shape]
+    cut = worth_cutting(int(lengths.sum()), int(lengths.max()), kv_heads, num_sms(device), dim)
+    return choose_splits(len(lengths), kv_heads, num_sms(device), dim, cut)
 
 
 def prefill(

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bench_kernels.arena import BLOCK, Arena, Case
-from bench_kernels.attention_cases import SHAPES, decode, num_sms, prefill, prefill_cut
+from bench_kernels.attention_cases import decode, decode_cut, decode_lengths, prefill, prefill_cut
 from bench_kernels.pointwise_cases import (
     SAMPLING,
     activation,
@@ -22,7 +22,6 @@ from bench_kernels.pointwise_cases import (
     sampling,
     skinny,
 )
-from stage2.kernels.decode_attention import choose_splits
 from stage2.kernels.matvec import choose_tile
 from stage2.kernels.prefill_splits import WHOLE
 from stage2.kernels.skinny_matmul import choose_tile as choose_skinny_tile
@@ -70,8 +69,8 @@ class Point(NamedTuple):
         if self.kernel == "skinny":
             small["tile"] = small.get("tile") or tuple(choose_skinny_tile(small["tokens"], small["num_rows"]))
         if self.kernel == "decode":
-            _, kv_heads, dim = SHAPES[small.get("shape", "8b")]
-            splits = choose_splits(small["batch"], kv_heads, num_sms(device), dim)
+            lengths = decode_lengths(small["batch"], small["context"], small.get("ragged", False))
+            splits = decode_cut(device, lengths, small.get("shape", "8b"))
             small["num_splits"] = small.get("num_splits") or splits.number
             small |= {"batch": 2, "ragged": False}
         if self.kernel == "prefill":

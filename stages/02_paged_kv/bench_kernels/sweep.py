@@ -14,7 +14,7 @@ from bench_kernels.attention_cases import num_sms
 from bench_kernels.compiling import compile_all
 from bench_kernels.points import FEW_TOKENS, FEWER_TOKENS, MATRICES, UNTILED, Point
 from bench_kernels.timing import CapturedCase
-from stage2.kernels.decode_attention import MAX_SPLITS, choose_splits
+from stage2.kernels.decode_splits import MAX_SPLITS, choose_splits
 from stage2.kernels.matvec import choose_tile
 
 BEST = 4  # variants printed of each point

@@ -16,9 +16,10 @@ vLLM: ``v1/attention/backends/triton_attn.py``.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from stage1.attention import Rotate
@@ -27,16 +28,8 @@ from stage1.kv_cache import KVCache
 from stage1.model.layers import Attention
 from stage1.model.rope import apply_rope
 from stage2.inputs import StepBatch
-from stage2.kernels.decode_attention import (
-    LONG,
-    MAX_QUERY_LEN,
-    OWN,
-    DecodeKernels,
-    Splits,
-    choose_splits,
-    paged_decode,
-    paged_verify,
-)
+from stage2.kernels.decode_attention import MAX_QUERY_LEN, OWN, DecodeKernels, paged_decode, paged_verify
+from stage2.kernels.decode_splits import Splits, choose_splits, worth_cutting
 from stage2.kernels.prefill_attention import paged_prefill
 from stage2.kernels.prefill_splits import choose_key_splits
 from stage2.kernels.prefill_tiles import bound_query_tiles, choose_tile
@@ -99,7 +92,7 @@ class TritonAttention:
         max_len = batch.block_table.shape[1] * self.kv_cache.block_size
         if batch.num_tokens <= MAX_SPLIT_TOKENS:
             few = batch.num_reqs if batch.max_query_len <= MAX_QUERY_LEN else max(batch.num_few, 1)
-            splits = choose_splits(few, kv_heads, self._num_sms, dim, max_len)
+            splits = choose_splits(few, kv_heads, self._num_sms, dim, batch.cut)
         pages = (q, keys, values, batch.block_table)
         common: dict[str, Any] = {"scale": dim**-0.5, "kernels": self._kernels}
         common |= {"num_splits": splits.number, "min_tiles": splits.min_tiles}
@@ -139,14 +132,13 @@ class TritonAttention:
             splits=choose_key_splits(batch.num_tokens, kv_heads, self._num_sms, max_len, tile.keys),
         )
 
-    def short_blocks(self, num_reqs: int) -> int | None:
-        """Blocks of a request up to which decodes of ``num_reqs`` are launched otherwise than longer ones, if they are.
+    def worth_cutting(self, seq_lens: npt.NDArray[np.int32]) -> bool:
+        """Whether attention to requests of so many keys [R] is faster with splits.
 
         A graph cannot choose: it is worth two.
         """
         kv_heads, dim = self.kv_cache.layers[0][0].shape[2:]
-        rule = partial(choose_splits, num_reqs, kv_heads, self._num_sms, dim)
-        return None if rule(LONG) == rule(len(self._cos)) else LONG // self.kv_cache.block_size
+        return worth_cutting(int(seq_lens.sum()), int(seq_lens.max()), kv_heads, self._num_sms, dim)
 
     def capture_buffers(self, max_reqs: int) -> tuple[()]:
         """Everything can be captured and nothing need be kept: the kernels read the batch's own tensors."""

@@ -7,7 +7,7 @@ once for a padded size; a replay repeats the same launches with the same address
 So nothing that the launches depend on may come from the host: lengths, rows and block tables are read on the device.
 
     decode graphs   1, 2, 4, 8, … requests with one token each       a batch of 13 takes the graph of 16
-                    twice where attention to short requests alone is launched otherwise
+                    each twice: attention with the keys of long requests cut into splits, and without
     mixed graphs    64, 128, … 512 tokens of any division, with at most ``MAX_CHUNKS`` requests of more than one
                     and 768, 1,024, 1,536, … where the model is small
 
@@ -20,7 +20,6 @@ vLLM: ``v1/worker/gpu_model_runner.py`` (``capture_model``), ``vllm/compilation/
 from __future__ import annotations
 
 import logging
-import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -59,9 +58,9 @@ class Size:
     num_reqs: int
     num_tokens: int
     num_chunks: int
-    max_query_len: int  # tokens of one request in the step
+    max_query_len: int  # tokens of one request
     max_draws: int = 1
-    max_blocks: int | None = None  # of one request, with what it had before; None: as many as it can have
+    cut: bool | None = None  # whether attention cuts the keys of long requests; None: there is one graph for both
 
 
 @dataclass(slots=True, eq=False)
@@ -99,21 +98,18 @@ def max_chunks(num_tokens: int) -> int:
     return max(MAX_CHUNKS, num_tokens // TOKENS_A_CHUNK)
 
 
-def graph_sizes(
-    max_reqs: int, max_tokens: int, short_blocks: Callable[[int], int | None] = lambda _: None
-) -> list[Size]:
+def graph_sizes(max_reqs: int, max_tokens: int, cuts: Sequence[bool | None] = (None,)) -> list[Size]:
     """Every size worth capturing, the largest first, so that the smaller ones find their memory in its pool.
 
     Args:
         max_reqs: requests of a step.
         max_tokens: of a step that is worth a graph.
-        short_blocks: from a number of requests to the most blocks of one for which a second graph pays, if one does.
+        cuts: the decode graphs of a batch.
     """
     batches = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224) if n < max_reqs]
     batches += [*range(256, max_reqs, 64), max_reqs]
     mixed = [Size(min(max_reqs, n), n, max_chunks(n), n) for n in reversed(mixed_tokens(max_tokens))]
-    lengths = [(n, blocks) for n in sorted(batches, reverse=True) for blocks in dict.fromkeys((None, short_blocks(n)))]
-    return mixed + [Size(n, n, 0, 1, max_blocks=blocks) for n, blocks in lengths]
+    return mixed + [Size(n, n, 0, 1, cut=cut) for n in sorted(batches, reverse=True) for cut in cuts]
 
 
 class StepGraphs:
@@ -121,7 +117,7 @@ class StepGraphs:
 
     def __init__(self) -> None:
         self.pool: Any = None  # their memory
-        self._decode: list[StepGraph] = []  # by requests and blocks, rising
+        self._decode: list[StepGraph] = []  # by requests, rising
         self._mixed: list[StepGraph] = []
 
     def capture(self, sizes: Sequence[Size], compute: Callable[[StepBatch], Computed], buffers: StepBuffers) -> int:
@@ -147,7 +143,7 @@ class StepGraphs:
                 torch.cuda.empty_cache()
                 continue
             (self._mixed if size.num_chunks else self._decode).append(made)
-        self._decode.sort(key=lambda graph: (graph.size.num_reqs, graph.size.max_blocks or math.inf))
+        self._decode.sort(key=lambda graph: graph.size.num_reqs)
         self._mixed.sort(key=lambda graph: graph.size.num_tokens)
         logger.info("%d CUDA graphs captured in %.1f s", len(sizes) - len(missing), time.perf_counter() - start)
         if missing:
@@ -163,13 +159,18 @@ class StepGraphs:
         """Every graph that there is."""
         return self._decode + self._mixed
 
-    def find(self, num_reqs: int, num_tokens: int, num_chunks: int, num_blocks: int) -> StepGraph | None:
-        """The smallest graph that holds such a step, or ``None``; ``num_blocks`` are those of the longest request."""
+    def find(self, num_reqs: int, num_tokens: int, num_chunks: int, cut: bool | None = None) -> StepGraph | None:
+        """The smallest graph that holds such a step, or ``None``; of two decode graphs the one that cuts as wanted."""
         if num_chunks == 0:
-            at = bisect_left(self._decode, num_reqs, key=lambda graph: graph.size.num_reqs)
-            fitting = (graph for graph in self._decode[at:] if num_blocks <= (graph.size.max_blocks or num_blocks))
-            return next(fitting, None)
+            return first_whole(self._decode, num_reqs, cut)
         return first_mixed(self._mixed, num_reqs, num_tokens, num_chunks)
+
+
+def first_whole(graphs: Sequence[StepGraph], num_reqs: int, cut: bool | None) -> StepGraph | None:
+    """The smallest of ``graphs``, rising by requests, that holds ``num_reqs``; of two equal ones that with ``cut``."""
+    at = bisect_left(graphs, num_reqs, key=lambda graph: graph.size.num_reqs)
+    twins = [graph for graph in graphs[at : at + 2] if graph.size.num_reqs == graphs[at].size.num_reqs]
+    return next((graph for graph in twins if graph.size.cut == cut), twins[0] if twins else None)
 
 
 def first_mixed(graphs: Sequence[StepGraph], num_reqs: int, num_tokens: int, num_chunks: int) -> StepGraph | None:
@@ -206,7 +207,7 @@ def capture_step(size: Size, pool: Any, compute: Callable[[StepBatch], Computed]
         num_few=size.num_reqs,
         max_query_len=size.max_query_len,
         max_draws=size.max_draws,
-        max_blocks=size.max_blocks,
+        cut=size.cut,
         max_seq_len=0,
     )
     graph, computed = capture(lambda: compute(batch), pool)

@@ -57,6 +57,7 @@ class StepBatch(ForwardBatch):
     num_chunks: int = 0  # at most so many requests have more than ``max_few`` tokens
     num_few: int = 0  # at most so many have not
     max_draws: int = 1  # rows of logits a request: 1 + drafts
+    cut: bool | None = None  # whether attention to few queries cuts the keys of long requests; None: as it sees fit
 
     @property
     def max_few(self) -> int:
@@ -79,11 +80,8 @@ class StepBuffers:
         self.draw_positions, self.draws, self.rows = ids(max_reqs), ids(max_reqs), ids(max_reqs)
         self.few_lens = ids(max_reqs)
 
-    def batch(self, num_reqs: int, num_tokens: int, max_blocks: int | None = None, **described: Any) -> StepBatch:
-        """Views for ``num_reqs`` requests and ``num_tokens`` tokens; ``described`` are its other fields.
-
-        No request has more than ``max_blocks`` blocks, where a number is given.
-        """
+    def batch(self, num_reqs: int, num_tokens: int, **described: Any) -> StepBatch:
+        """Views for ``num_reqs`` requests and ``num_tokens`` tokens; ``described`` are its other fields."""
         r, t = slice(num_reqs), slice(num_tokens)
         return StepBatch(
             rows=self.rows[r],
@@ -91,7 +89,7 @@ class StepBuffers:
             positions=self.positions[t],
             query_start=self.query_start[: num_reqs + 1],
             seq_lens=self.seq_lens[r],
-            block_table=self.block_table[r, :max_blocks],
+            block_table=self.block_table[r],
             slot_mapping=self.slot_mapping[t],
             logits_rows=self.logits_rows[r],
             temperature=self.temperature[r],
@@ -146,7 +144,7 @@ class PlainInputs:
         _fill(batch.seq_lens, start + counts)
         _fill(batch.few_lens, torch.where(counts <= batch.max_few, start + counts, 0))
         _fill(batch.logits_rows, query_start[1:] - 1)
-        batch.block_table[:num_reqs] = self._table.block_table[rows, : batch.block_table.shape[1]]
+        batch.block_table[:num_reqs] = self._table.block_table[rows]
         self._fill_tokens(batch, rows, start, query_start, num_tokens)
 
         columns = memory[:, :BLOCKS][rows]  # [R, 12]

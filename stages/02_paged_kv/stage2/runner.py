@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from stage1.batch import Sampled
@@ -92,6 +94,9 @@ class PagedRunner:
         self._draws_in_graph, vocab_size = draws, model.shape.vocab_size
         self._keeper = RowKeeper(table, lambda params: draws and is_plain(params, vocab_size))
         self._graphs = StepGraphs()
+        # A backend that says when cutting long requests' keys pays gets two graphs for each batch of decodes.
+        self._pays_to_cut: Callable[[npt.NDArray[np.int32]], bool] | None = getattr(attention, "worth_cutting", None)
+        self._cuts = (None,) if self._pays_to_cut is None else (False, True)
 
     @torch.inference_mode()
     def capture_graphs(self) -> int:
@@ -144,8 +149,7 @@ class PagedRunner:
     def _capture(self) -> int:
         """Capture all graphs in place of those there are; returns their number."""
         self._packet.clear()  # the launches are warmed up with padding alone
-        rule = getattr(self._attention, "short_blocks", lambda num_reqs: None)
-        sizes = graph_sizes(self._limits.max_reqs, self._limits.captured_tokens, rule)
+        sizes = graph_sizes(self._limits.max_reqs, self._limits.captured_tokens, self._cuts)
         return self._graphs.capture(sizes, self._compute, self._buffers)
 
     # --- below: the phases of a step ----------------------------------------------------------------
@@ -169,9 +173,11 @@ class PagedRunner:
         return read
 
     def _find_graph(self, step: Step) -> StepGraph | None:
-        longest = int((step.starts + step.counts).max())
-        num_blocks = -(-longest // self._limits.block_size)
-        return self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks, num_blocks)
+        return self._graphs.find(len(step.rows), step.num_tokens, step.num_chunks, self._worth_cutting(step))
+
+    def _worth_cutting(self, step: Step) -> bool | None:
+        """Which of two graphs of a batch is faster for ``step``, where there are two."""
+        return None if self._pays_to_cut is None else self._pays_to_cut(step.starts + step.counts)
 
     def _queue_behind(self, step: Step, graph: StepGraph | None, batch: StepBatch, computed: Computed) -> None:
         """What is launched behind a step's tokens: nothing here."""

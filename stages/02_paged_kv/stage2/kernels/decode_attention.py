@@ -24,14 +24,12 @@ import torch
 import triton
 
 from stage2.inputs import MOST_FEW
+from stage2.kernels.decode_splits import MAX_SPLITS
 from stage2.kernels.merge_splits import MIN_TILES, merge_kernel, merge_splits
 from stage2.kernels.split_attention import attend_kernel
 
 MAX_HEAD_DIM = 256
 MAX_QUERY_LEN = MOST_FEW
-MAX_SPLITS = 64
-PROGRAMS_PER_SM = 2
-ENOUGH, MANY = 2, 8  # programs a multiprocessor, without any split
 
 
 @dataclass(frozen=True)
@@ -70,34 +68,6 @@ def tiling(head_dim: int, num_rows: int, dtype: torch.dtype, few_programs: bool 
     table = SPLIT_TILINGS if few_programs else TILINGS
     chosen = table[max(64, triton.next_power_of_2(head_dim)), dtype.itemsize]
     return chosen if num_rows <= 16 else chosen._replace(num_warps=4)  # more accumulators: spread over more threads
-
-
-class Splits(NamedTuple):
-    """How the keys of a launch's requests are cut."""
-
-    number: int  # most splits of a request
-    min_tiles: int = MIN_TILES  # fewest tiles of a split
-
-
-LONG = 4096  # keys: as many as one program may read where there are enough of them
-LONG_ONLY = Splits(4, LONG // 64)
-
-
-def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 128, max_len: int = 1 << 20) -> Splits:
-    """The splits for a launch of ``max_reqs`` requests of at most ``max_len`` keys.
-
-    Few requests: a power of two that gives each multiprocessor some programs; smaller heads make smaller tiles, so more
-    are needed for as many bytes on their way. Enough requests: only long ones are cut, because a single program reads a
-    long request slower than all others together read theirs. Many requests: none, they hide each other's tails.
-    """
-    programs = max_reqs * kv_heads
-    number = 1
-    if programs < ENOUGH * num_sms:
-        wanted = PROGRAMS_PER_SM * num_sms * max(1.0, 128 / head_dim) / programs
-        number = min(MAX_SPLITS, 1 << max(0, round(math.log2(wanted))))
-    if number == 1 and programs < MANY * num_sms and max_len > LONG:
-        return LONG_ONLY
-    return Splits(number)
 
 
 def workspace_size(num_tokens: int, heads: int, dim: int, num_splits: int) -> int:

@@ -14,7 +14,6 @@ vLLM: ``v1/worker/gpu_model_runner.py`` (``uniform_decode_query_len``), ``v1/cud
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -23,7 +22,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from stage2.graphs import Computed, Size, StepGraph, capture, capture_step, first_mixed, graph_sizes, max_chunks
+from stage2.graphs import (
+    Computed,
+    Size,
+    StepGraph,
+    capture,
+    capture_step,
+    first_mixed,
+    first_whole,
+    graph_sizes,
+    max_chunks,
+)
 from stage2.inputs import MOST_FEW, StepBatch, StepBuffers
 from stage2.runner import StepLimits
 
@@ -34,13 +43,14 @@ LARGE_MIXED = (640, 768, 896, 1024)
 Draft = Callable[[StepBatch, torch.Tensor, bool], None]  # batch, hidden, whether it guesses
 
 
-def verify_sizes(limits: StepLimits, max_batch: int, width: int) -> list[Size]:
+def verify_sizes(limits: StepLimits, max_batch: int, width: int, cuts: Sequence[bool | None] = (None,)) -> list[Size]:
     """Every size of a step with drafts worth a graph, the largest first.
 
     Args:
         limits: of a step.
         max_batch: requests of a step; larger ones verify only what was drafted before others joined, without a graph.
         width: tokens of a request with all its drafts.
+        cuts: the graphs without chunks of a batch, as stage 2's.
     """
     if width > MOST_FEW:
         return []
@@ -50,7 +60,8 @@ def verify_sizes(limits: StepLimits, max_batch: int, width: int) -> list[Size]:
     tokens |= {n for n in LARGE_MIXED if n <= limits.max_tokens}
     mixed = [Size(min(n, most), n, max_chunks(n), n, width) for n in tokens]
     batches = sorted({size.num_reqs for size in sizes if not size.num_chunks and size.num_reqs < most} | {most})
-    whole = [Size(n, n * width, 0, width, width) for n in reversed(batches) if n * width <= limits.max_tokens]
+    fitting = [n for n in batches if n * width <= limits.max_tokens]
+    whole = [Size(n, n * width, 0, width, width, cut) for n in fitting for cut in cuts]
     return sorted(mixed + whole, key=lambda size: -size.num_tokens)
 
 
@@ -110,17 +121,19 @@ class DraftGraphs:
                 torch.cuda.empty_cache()
                 logger.warning("out of memory: no CUDA graph drafts behind %d tokens", step.size.num_tokens)
 
-    def find(self, num_reqs: int, num_tokens: int, counts: npt.NDArray[np.int32]) -> StepGraph | None:
+    def find(
+        self, num_reqs: int, num_tokens: int, counts: npt.NDArray[np.int32], cut: bool | None = None
+    ) -> StepGraph | None:
         """The smallest graph of a step with drafts that holds such a step, or ``None``.
 
         Args:
             num_reqs: requests of the step.
             num_tokens: of all of them.
             counts: [R], of each.
+            cut: as in ``StepGraphs.find``.
         """
         if self.verifying and counts.max() <= self.verifying[0].size.max_draws:
-            at = bisect_left(self.verifying, num_reqs, key=lambda graph: graph.size.num_reqs)
-            return self.verifying[at] if at < len(self.verifying) else None
+            return first_whole(self.verifying, num_reqs, cut)
         width = self.mixed[0].size.max_draws if self.mixed else 0
         return first_mixed(self.mixed, num_reqs, num_tokens, int((counts > width).sum()))
 

@@ -77,7 +77,7 @@ class DraftingRunner(PagedRunner):
         count = super()._capture()
         pool = self._graphs.pool
         if self._drafting.capturable:
-            sizes = verify_sizes(self._limits, self._drafting.max_batch, self._width)
+            sizes = verify_sizes(self._limits, self._drafting.max_batch, self._width, self._cuts)
             self._draft_graphs.capture_verifying(sizes, pool, self._compute, self._buffers)
         if self._drafter.capturable:
             graphs = (*self._draft_graphs.verifying, *self._draft_graphs.mixed, *self._graphs.all())
@@ -90,7 +90,7 @@ class DraftingRunner(PagedRunner):
 
     def _find_graph(self, step: Step) -> StepGraph | None:
         if step.drafts:
-            return self._draft_graphs.find(len(step.rows), step.num_tokens, step.counts)
+            return self._draft_graphs.find(len(step.rows), step.num_tokens, step.counts, self._worth_cutting(step))
         return super()._find_graph(step)
 
     def _views(self, step: Step) -> StepBatch:
@@ -163,7 +163,7 @@ class DraftingRunner(PagedRunner):
             return graph.batch
         num_tokens = size.num_tokens if size.num_chunks else most
         described = {"num_chunks": size.num_chunks, "num_few": most, "max_query_len": size.max_query_len}
-        return self._buffers.batch(most, num_tokens, max_seq_len=0, **described)
+        return self._buffers.batch(most, num_tokens, max_seq_len=0, cut=size.cut, **described)
 
     def _draft(self, batch: StepBatch, hidden: torch.Tensor, guesses: bool) -> None:
         """Queue the drafter, and its guesses into the result. Captured with a padded batch."""
