@@ -118,7 +118,7 @@ def test_out_of_memory_at_capture_leaves_out_the_sizes_that_do_not_fit(monkeypat
     with caplog.at_level(logging.WARNING), LLM(**TINY, num_gpu_blocks_override=64, max_num_seqs=16) as llm:
         assert tokens(llm.generate(PROMPTS, PARAMS)) == expected
         captured = llm.core.executor._runner._graphs._decode
-        assert [graph.size.num_reqs for graph in captured] == [1, 2, 4]
+        assert sorted({graph.size.num_reqs for graph in captured}) == [1, 2, 4]
     assert "graphs are left out" in caplog.text
 
 
