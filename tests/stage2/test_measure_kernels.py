@@ -24,7 +24,7 @@ from stage2.kernels.prefill_tiles import PrefillTile
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SMALL = [
     Point("decode", {"batch": 3, "context": 40, "shape": "135m"}),
-    Point("decode", {"batch": 4, "context": 70, "ragged": True, "num_splits": 2, "shape": "135m"}),
+    Point("decode", {"batch": 4, "context": 70, "ragged": True, "splits": (2, 1), "shape": "135m"}),
     Point("prefill", {"batch": 2, "context": 24, "shape": "135m"}),
     Point("prefill", {"batch": 2, "context": 70, "queries": 9, "shape": "135m"}),
     Point("prefill", {"batch": 1, "context": 90, "queries": 9, "shape": "135m", "splits": (4, 4, 1)}),
@@ -88,7 +88,7 @@ def test_shrinking_keeps_what_a_kernel_is_compiled_for() -> None:
             assert small.get(name) == arguments.get(name)
         if point.kernel == "decode":
             lengths = decode_lengths(arguments["batch"], arguments["context"], arguments.get("ragged", False))
-            assert small["num_splits"] == decode_cut(DEVICE, lengths, arguments.get("shape", "8b")).number
+            assert small["splits"] == decode_cut(DEVICE, lengths, arguments.get("shape", "8b"))
         if point.kernel == "prefill":
             assert small["batch"] == arguments["batch"]
             tile, splits = prefill_cut(DEVICE, **arguments)

@@ -30,7 +30,7 @@ def decode(
     *,
     ragged: bool = False,
     shape: str = "8b",
-    num_splits: int | None = None,
+    splits: tuple[int, int] | None = None,
     tiling: tuple[int, int, int] | None = None,
 ) -> Case:
     """Decode attention of ``batch`` requests of ``context`` tokens, or of 1 to twice as many where ``ragged``."""
@@ -41,8 +41,8 @@ def decode(
     tables = arena.tables(lengths, len(keys), arena.sets(num_bytes))
     queries = arena.take(len(tables), batch, heads, dim)
     seq_lens = lengths.int().to(arena.device)
-    splits = Splits(num_splits) if num_splits else decode_cut(arena.device, lengths, shape)
-    workspace = torch.empty(workspace_size(batch, heads, dim, splits.number), device=arena.device)
+    cut = Splits(*splits) if splits else decode_cut(arena.device, lengths, shape)
+    workspace = torch.empty(workspace_size(batch, heads, dim, cut.number), device=arena.device)
     out = torch.full((batch, heads, dim), torch.nan, dtype=arena.dtype, device=arena.device)
 
     def launch(i: int) -> None:
@@ -51,8 +51,8 @@ def decode(
                 table[max(64, dim), keys.itemsize] = Tiling(*tiling)
         paged_decode(
             *(queries[i], keys, values, tables[i], seq_lens, out),
-            num_splits=splits.number,
-            min_tiles=splits.min_tiles,
+            num_splits=cut.number,
+            min_tiles=cut.min_tiles,
             scale=dim**-0.5,
             workspace=workspace,
         )

@@ -70,8 +70,7 @@ class Point(NamedTuple):
             small["tile"] = small.get("tile") or tuple(choose_skinny_tile(small["tokens"], small["num_rows"]))
         if self.kernel == "decode":
             lengths = decode_lengths(small["batch"], small["context"], small.get("ragged", False))
-            splits = decode_cut(device, lengths, small.get("shape", "8b"))
-            small["num_splits"] = small.get("num_splits") or splits.number
+            small["splits"] = small.get("splits") or tuple(decode_cut(device, lengths, small.get("shape", "8b")))
             small |= {"batch": 2, "ragged": False}
         if self.kernel == "prefill":
             tile, key_splits = prefill_cut(device, **small)

@@ -16,6 +16,7 @@ from bench_kernels.points import FEW_TOKENS, FEWER_TOKENS, MATRICES, UNTILED, Po
 from bench_kernels.timing import CapturedCase
 from stage2.kernels.decode_splits import MAX_SPLITS, choose_splits
 from stage2.kernels.matvec import choose_tile
+from stage2.kernels.merge_splits import MIN_TILES
 
 BEST = 4  # variants printed of each point
 ROUNDS = 2
@@ -30,6 +31,9 @@ TILINGS = [
     *((128, 4, stages) for stages in (2, 3, 4)),
     (128, 8, 3),
 ]
+# (most of a request, fewest tiles of each)
+SPLITS = [(1, 2), (2, 2), (4, 2), (4, 8), (8, 8), (4, 16), (8, 16), (4, 32), (8, 32), (4, 64)]
+SPLIT_BATCHES = {"8b": (16, 24, 32, 48, 64), "135m": (32, 64, 88, 128, 256)}
 # (rows, keys, warps, stages)
 PREFILL_TILES = [
     *((64, 64, 4, stages) for stages in (2, 3, 4)),
@@ -95,7 +99,17 @@ def decode_variants() -> Iterator[list[Point]]:
         multiples = (2, 4, 8) if "ragged" in point else (1, 2, 4)
         usual = choose_splits(point["batch"], KV_HEADS[point.get("shape", "8b")], num_sms("cuda")).number
         splits = sorted({max(1, min(MAX_SPLITS, usual * n // 2)) for n in multiples})
-        yield [Point("decode", {**point, "tiling": t, "num_splits": n}) for t in TILINGS for n in splits]
+        yield [Point("decode", {**point, "tiling": t, "splits": (n, MIN_TILES)}) for t in TILINGS for n in splits]
+
+
+def split_variants() -> Iterator[list[Point]]:
+    """Batches between few and many, alike and ragged, and one with long requests: how their keys are cut."""
+    contexts = [(128, False), (1024, False), (3500, False), (1024, True), (4096, True)]
+    for shape, batches in SPLIT_BATCHES.items():
+        sizes = [(batch, *rest) for batch in batches for rest in contexts] + [(24, 16000, True)]
+        for batch, context, ragged in sizes:
+            point = {"batch": batch, "context": context, "shape": shape, "ragged": ragged}
+            yield [Point("decode", {**point, "splits": splits}) for splits in SPLITS]
 
 
 def prefill_variants() -> Iterator[list[Point]]:
@@ -141,6 +155,7 @@ def skinny_variants() -> Iterator[list[Point]]:
 
 SWEEPS = {
     "decode": decode_variants,
+    "splits": split_variants,
     "prefill": prefill_variants,
     "matvec": matvec_variants,
     "few": few_variants,
@@ -157,5 +172,5 @@ def sweep(name: str, arena: Arena) -> Iterator[tuple[dict[str, object], list[tup
         for point in (p for p in group if str(p) not in failed):
             captured = CapturedCase(point.build(arena))
             timed.append((min(captured.microseconds() for _ in range(ROUNDS)), point))
-        common = {k: v for k, v in group[-1].arguments.items() if k not in ("tile", "tiling", "num_splits")}
+        common = {k: v for k, v in group[-1].arguments.items() if k not in ("tile", "tiling", "splits")}
         yield common, sorted(timed, key=lambda pair: pair[0])
