@@ -2,6 +2,7 @@
 
 import random
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -48,10 +49,29 @@ def test_cold_and_warm_with_and_without_drafts_the_tokens_are_stage_1s(method, s
         warm = llm.generate(PROMPTS, PARAMS)
         stats = llm.core.stats()
         if config is not None and "enforce_eager" not in settings:
-            assert [graph.size.num_reqs for graph in llm.core.executor._runner._draft_graphs.verifying] == [1, 2, 4, 8]
+            sizes = [graph.size for graph in llm.core.executor._runner._draft_graphs.verifying]
+            assert {(size.num_reqs, size.cut) for size in sizes} == set(product((1, 2, 4, 8), (False, True)))
     assert tokens(warm) == expected
     assert min(output.num_cached_tokens for output in warm) >= (0 if "block_size" in settings else 16)
     assert (stats.drafts > 0) == (config is not None)
+
+
+@pytest.mark.parametrize("method", ["none", "ngram", "eagle"])
+def test_long_requests_alone_and_beside_others(method, tmp_path) -> None:
+    """Their keys are cut into splits, in graphs of their own."""
+    sizes = {**TINY, "max_model_len": 1024}
+    prompts = [{"prompt_token_ids": [5 + (3 * i + j) % 11 for j in range(n)]} for i, n in enumerate((900, 30, 400, 9))]
+    config = config_of(method, tmp_path)
+    params = [SamplingParams(temperature=0, max_tokens=n, ignore_eos=True) for n in (60, 40, 20, 20)]
+    with stage1_llm.LLM(**sizes) as plain:
+        expected = tokens(plain.generate(prompts, params))
+    with LLM(**sizes, num_gpu_blocks_override=200, max_num_seqs=4, speculative_config=config) as llm:
+        runner, taken = llm.core.executor._runner, set()
+        find = runner._find_graph
+        runner._find_graph = lambda step: (taken.add((graph := find(step)) and graph.size.cut), graph)[1]
+        assert tokens(llm.generate(prompts, params)) == expected
+        assert tokens(llm.generate(prompts[3:], params[3:])) == expected[3:]
+    assert {True, False} <= taken
 
 
 @pytest.mark.parametrize("settings", [{}, {"enforce_eager": True}, {"block_size": 64, "max_num_batched_tokens": 48}])

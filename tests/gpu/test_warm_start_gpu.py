@@ -43,4 +43,5 @@ def serve(method: str, settings: dict, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["requests"] > 200
+    assert not found["failed"]
     assert not found["compiled"], "\n".join(found["compiled"])

@@ -47,7 +47,7 @@ def main() -> None:
         graphs.LAUNCH_BOUND = 1  # graphs as for a large model: up to 512 tokens
     with LLM(**settings, **sizes) as llm:
         triton.knobs.runtime.jit_post_compile_hook = note
-        core, number = llm.core, 0
+        core, number, failed = llm.core, 0, {}
         for _ in range(STEPS):
             longest = rng.choice([3, 5, 6, 9.8])  # of a burst: a few tokens each, some, or any
             for _ in range(rng.choice([0] * 12 + [1, 1, 2, 5, 12, 20, 40])):
@@ -56,8 +56,8 @@ def main() -> None:
                 request = llm._inputs.process(ids, params(rng), request_id=f"{number}").children[0]
                 core.add_request(request)
                 number += 1
-            core.step()
-    print(json.dumps({"requests": number, "compiled": compiled}))
+            failed |= core.step().error
+    print(json.dumps({"requests": number, "compiled": compiled, "failed": failed}))
 
 
 if __name__ == "__main__":
