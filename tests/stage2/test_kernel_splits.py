@@ -11,7 +11,7 @@ def test_few_requests_fill_the_gpu_without_a_cliff() -> None:
     assert choose_splits(8, 8, SMS) == (4, 2)
     for max_reqs in range(1, 600):
         number, _ = choose_splits(max_reqs, 8, SMS)
-        assert number in (2, 4, 8, 16, 32)
+        assert number in (1, 2, 4, 8, 16, 32)
         assert number * max_reqs * 8 >= SMS, "a program for each multiprocessor"
 
 
@@ -19,6 +19,8 @@ def test_many_requests_are_cut_as_the_host_says() -> None:
     assert choose_splits(64, 8, SMS, cut=True) == (OUTLIERS, 2)
     assert choose_splits(64, 8, SMS, cut=False) == (1, 2)
     assert choose_splits(64, 8, SMS, cut=None) == (OUTLIERS, CAREFUL_TILES), "nobody knows: only long ones"
+    assert choose_splits(256, 8, SMS, cut=None) == (1, 2), "as many hide each other's tails"
+    assert choose_splits(256, 8, SMS, cut=True) == (OUTLIERS, 2)
     assert choose_splits(1, 8, SMS, cut=False) == (1, 2)
 
 

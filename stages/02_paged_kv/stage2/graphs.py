@@ -104,7 +104,7 @@ def graph_sizes(max_reqs: int, max_tokens: int, cuts: Sequence[bool | None] = (N
     Args:
         max_reqs: requests of a step.
         max_tokens: of a step that is worth a graph.
-        cuts: the decode graphs of a batch.
+        cuts: ``Size.cut`` of the decode graphs that each batch gets.
     """
     batches = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224) if n < max_reqs]
     batches += [*range(256, max_reqs, 64), max_reqs]

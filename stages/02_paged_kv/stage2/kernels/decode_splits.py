@@ -25,6 +25,7 @@ MAX_SPLITS = 64
 SHORT = 256  # keys: a program has read them before splits would have been joined
 OUTLIERS = 4  # splits where there are enough programs without any
 CAREFUL_TILES = 16  # of a split, where nobody knows whether cutting pays: most requests are left in one piece
+MANY = 8  # programs for each multiprocessor without any split, from which on they hide each other's tails
 
 
 class Splits(NamedTuple):
@@ -65,6 +66,8 @@ def choose_splits(max_reqs: int, kv_heads: int, num_sms: int, head_dim: int = 12
     number = 1 << max(0, round(math.log2(ideal.wanted * num_sms / programs)))
     if number > 1:
         return Splits(min(number, MAX_SPLITS))
+    if cut is None and programs >= MANY * num_sms:
+        return Splits(1)
     if cut is None and programs >= ideal.enough * num_sms:
         return Splits(OUTLIERS, CAREFUL_TILES)
     return Splits(OUTLIERS)

@@ -50,7 +50,7 @@ def verify_sizes(limits: StepLimits, max_batch: int, width: int, cuts: Sequence[
         limits: of a step.
         max_batch: requests of a step; larger ones verify only what was drafted before others joined, without a graph.
         width: tokens of a request with all its drafts.
-        cuts: the graphs without chunks of a batch, as stage 2's.
+        cuts: as in ``graph_sizes``, of those without chunks.
     """
     if width > MOST_FEW:
         return []
