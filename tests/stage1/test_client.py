@@ -160,3 +160,102 @@ def test_an_abort_from_elsewhere_ends_the_stream(make_client):
         await until_idle(client)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["ended", "aborted"])
+def test_an_id_is_free_when_its_request_has_ended_though_the_old_stream_is_unread(make_client, how):
+    client, _ = make_client()
+
+    async def main():
+        old = client.generate({"prompt_token_ids": [1]}, PARAMS.replace(max_tokens=5), request_id="same")
+        await anext(old)
+        if how == "aborted":
+            await client.abort("same")
+        await until_idle(client)
+        new = asyncio.create_task(collect(client, [2], "same"))
+        await asyncio.sleep(0)
+        if how == "aborted":
+            await old.aclose()
+        else:
+            assert [output.finished async for output in old][-1]
+        assert len(await asyncio.wait_for(new, 20)) == 40
+
+    asyncio.run(main())
+
+
+def test_shutdown_ends_what_is_in_flight_and_what_comes_later(make_client):
+    client, _ = make_client()
+
+    async def main():
+        waiting = asyncio.create_task(collect(client, [1], "a", PARAMS.replace(max_tokens=250)))
+        await asyncio.sleep(0.05)
+        client.shutdown()
+        with pytest.raises(EngineDeadError, match="shut down"):
+            await asyncio.wait_for(waiting, 20)
+        with pytest.raises(EngineDeadError, match="shut down"):
+            await asyncio.wait_for(collect(client, [1], "b"), 20)
+        for asking in (client.call("stats"), client.stats()):
+            with pytest.raises(EngineDeadError, match="shut down"):
+                await asyncio.wait_for(asking, 20)
+
+    asyncio.run(main())
+
+
+def test_another_event_loop_is_told_so(make_client):
+    client, _ = make_client()
+    assert len(asyncio.run(collect(client, [1], "a"))) == 40
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(collect(client, [1], "b"))
+
+
+def test_what_the_core_cannot_take_ends_that_request_alone(make_client, monkeypatch):
+    """Whatever it raises: a hook, or a queue that cannot compare."""
+    client, llm = make_client()
+    add = llm.core.add_request
+
+    def picky(request):
+        if request.prompt_ids == [9]:
+            raise TypeError("planted: '<' not supported")
+        add(request)
+
+    monkeypatch.setattr(llm.core, "add_request", picky)
+
+    async def main():
+        good = asyncio.create_task(collect(client, [1], "good"))
+        async for output in client.generate({"prompt_token_ids": [9]}, PARAMS, request_id="bad"):
+            assert output.outputs[0].finish_reason == "error"
+            assert "TypeError: planted" in output.outputs[0].error
+        assert len(await good) == 40
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("when", ["now", float("nan"), float("inf"), [1.0]])
+def test_an_arrival_time_is_a_number(make_client, when):
+    client, _ = make_client()
+    with pytest.raises(ValueError, match="arrival_time"):
+        client.generate({"prompt_token_ids": [1]}, PARAMS, request_id="a", arrival_time=when)
+
+
+@pytest.mark.parametrize("params", [None, {"max_tokens": 3}, "greedy"])
+def test_parameters_have_their_type(make_client, params):
+    client, llm = make_client()
+    with pytest.raises(ValueError, match="SamplingParams"):
+        client.generate({"prompt_token_ids": [1]}, params, request_id="a")
+    if params is not None:
+        with pytest.raises(ValueError, match="sampling_params"):
+            llm.generate([[1]], params)
+
+
+def test_statistics_never_show_half_a_change(make_client):
+    """They are read by another thread than the one that changes them."""
+    client, _ = make_client(max_num_seqs=2)
+
+    async def main():
+        requests = [asyncio.create_task(collect(client, [i], str(i), PARAMS.replace(max_tokens=3))) for i in range(60)]
+        while not all(request.done() for request in requests):
+            stats = await client.stats()
+            assert min(stats.num_waiting, stats.num_running) >= 0
+            await asyncio.sleep(0)
+
+    asyncio.run(main())

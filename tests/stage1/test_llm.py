@@ -105,3 +105,28 @@ def test_every_part_is_really_the_one_that_runs():
             continue
         assert output.finish_reason == "error", name
         assert "Planted" in output.error, name
+
+
+def test_calls_that_take_turns_each_get_their_own(make_tiny):
+    llm = make_tiny()
+    params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
+    alone = [llm.generate([ids], params)[0].outputs[0].token_ids for ids in ([1, 2], [3], [4, 5])]
+    first, second = llm.stream([[1, 2]], params), llm.stream([[3]], params)
+    next(first)
+    next(second)
+    between = llm.generate([[4, 5]], params)
+    found = [list(second)[-1], list(first)[-1]]
+    assert [out.outputs[0].token_ids for out in (found[1], found[0], between[0])] == alone
+    assert not llm.core.has_work
+    assert not llm._waiting
+
+
+def test_a_closed_stream_leaves_nothing_behind(make_tiny):
+    llm = make_tiny()
+    params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
+    stream = llm.stream([[1, 2]], params)
+    next(stream)
+    llm.generate([[4, 5]], params)
+    stream.close()
+    assert not llm._waiting
+    assert not llm.core.has_work

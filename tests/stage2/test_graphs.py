@@ -94,6 +94,12 @@ def test_of_two_graphs_of_a_batch_the_wanted_one_is_taken(capture) -> None:
     assert made.find(30, 30, 0, False).size == Size(32, 32, 0, 1, cut=True), "any of its size does, if slower"
 
 
+def test_batches_that_are_never_cut_have_one_graph() -> None:
+    sizes = graph_sizes(1024, 0, (False, True))
+    assert [size.cut for size in sizes if size.num_reqs == 512] == [False, True]
+    assert [size.cut for size in sizes if size.num_reqs == 576] == [None]
+
+
 def test_how_large_a_step_is_worth_a_graph_depends_on_the_model() -> None:
     assert [most_graph_tokens(n) for n in (106_000_000, 440_000_000, 6_950_000_000)] == [9433, 2272, 512]
 

@@ -8,7 +8,7 @@ import torch
 
 from stage1.model.shape import PRESETS
 from stage2.config import CacheConfig
-from stage2.kv_memory import GIB, SEGMENT, count_blocks
+from stage2.kv_memory import CONTEXT, GIB, SEGMENT, count_blocks
 
 SHAPE = PRESETS["tiny"]
 BLOCK_BYTES = 16 * SHAPE.kv_bytes_per_token(torch.float32)
@@ -91,3 +91,28 @@ def test_bytes_override_the_share(monkeypatch) -> None:
     gpu = Gpu(monkeypatch)
     config = CacheConfig(kv_cache_memory_bytes=100 * BLOCK_BYTES + 1)
     assert count(config, gpu.profile(error=AssertionError())) == 100
+
+
+def test_what_other_programs_hold_is_not_taken_from_the_share(monkeypatch) -> None:
+    """Two engines of 0.45 fit a GPU: the share is of the whole of it, and each one's own."""
+    gpu = Gpu(monkeypatch, others=47 * GIB, held=5 * GIB, peak=6 * GIB, pools=GIB, kernels=GIB)
+    blocks = count(CacheConfig(gpu_memory_utilization=0.45), gpu.profile())
+    room = 45 * GIB - CONTEXT - GIB - 6 * GIB - GIB - SHAPE.num_layers * SEGMENT
+    assert blocks == room // BLOCK_BYTES
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("kv_cache_memory_bytes", 70 * GIB), ("num_gpu_blocks_override", 70 * GIB // BLOCK_BYTES)]
+)
+def test_more_than_there_is_is_refused_by_name_with_both_numbers(monkeypatch, setting, value) -> None:
+    gpu = Gpu(monkeypatch, others=40 * GIB)
+    flag = setting.replace("_", "-")
+    with pytest.raises(ValueError, match=rf"--{flag} asks for 70\.00 GiB .* 60\.00 GiB are available"):
+        count(CacheConfig(**{setting: value}), gpu.profile(error=AssertionError()))
+
+
+@pytest.mark.parametrize("setting", ["kv_cache_memory_bytes", "num_gpu_blocks_override"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_cache_of_nothing_is_refused_by_name(setting, value) -> None:
+    with pytest.raises(ValueError, match=f"{setting} is {value}.*leave --"):
+        CacheConfig(**{setting: value})

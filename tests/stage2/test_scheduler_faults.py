@@ -201,6 +201,16 @@ def test_a_step_that_raises_ends_its_requests_and_keeps_those_it_sent_back():
     assert bed.received["b"] == alone([2] * 8, max_tokens=12, ignore_eos=True)
 
 
+def test_a_refusal_in_a_step_that_raises_is_told_with_its_failures():
+    bed = Bed(num_blocks=4, block_size=4)
+    bed.add("small", [1, 2], max_tokens=3)
+    bed.add("large", [3] * 20, max_tokens=3)
+    bed.deliver(bed.scheduler.fail(bed.scheduler.schedule(), "the device has a cold"))
+    assert bed.errors["small"] == "the device has a cold"
+    assert "20" in bed.errors["large"]
+    assert not bed.scheduler.has_work
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("size", [MAX_LEN - 1, MAX_LEN - 2])
 def test_the_longest_prompts_get_the_tokens_that_have_room(size, depth):

@@ -35,6 +35,7 @@ class InProcessClient:
         self._outbox: asyncio.Queue[EngineCoreOutputs | EngineDeadError | None] = asyncio.Queue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._dead: str | None = None
+        self._stats = core.stats()
         self._thread = threading.Thread(target=self._run, name="engine-core", daemon=True)
         self._thread.start()
 
@@ -56,8 +57,14 @@ class InProcessClient:
             yield item
 
     async def stats(self) -> StepStats:
-        """The statistics after the last step, without waiting for the running one."""
-        return self._core.stats()
+        """The statistics after the last step or command, without waiting for the running one.
+
+        Raises:
+            EngineDeadError: the core has died.
+        """
+        if self._dead is not None:
+            raise EngineDeadError(self._dead)
+        return self._stats
 
     async def call(self, method: str, *args: Any) -> Any:
         """Run a method of the core between two steps and wait for its answer."""
@@ -81,6 +88,7 @@ class InProcessClient:
         if self._thread.is_alive():
             self._inbox.put(None)
             self._thread.join()
+        self._dead = self._dead or "the engine was shut down"
         self._core.shutdown()
 
     # --- below: the thread ---------------------------------------------------------------------------
@@ -97,6 +105,7 @@ class InProcessClient:
             idle = False
             while self._obey(idle):
                 outputs = self._core.step()
+                self._stats = outputs.stats or self._core.stats()
                 if outputs.req_ids:
                     self._deliver(outputs)
                 # Everything alive may be held back by a hook: then look again soon, not at once.
@@ -120,16 +129,16 @@ class InProcessClient:
             if command is None:
                 return False
             command()
+            self._stats = self._core.stats()
             idle = False
 
     def _add(self, request: EngineCoreRequest) -> None:
         try:
             self._core.add_request(request)
-        except ValueError as error:
+        except Exception as error:  # whatever is wrong with one request, others go on
             refused = request.req_id
-            self._deliver(
-                EngineCoreOutputs([refused], [[]], finish_reason={refused: "error"}, error={refused: str(error)})
-            )
+            reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            self._deliver(EngineCoreOutputs([refused], [[]], finish_reason={refused: "error"}, error={refused: reason}))
 
     def _deliver(self, item: EngineCoreOutputs | EngineDeadError | None) -> None:
         if self._loop is not None and not self._loop.is_closed():

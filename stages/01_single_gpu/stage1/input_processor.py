@@ -10,6 +10,7 @@ vLLM: ``v1/engine/processor.py``, ``v1/engine/parallel_sampling.py``, ``inputs/p
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class InputProcessor:
         """
         if cache_salt is None and isinstance(prompt, Mapping):
             cache_salt = prompt.get("cache_salt")
-        _check_fields(request_id, priority, cache_salt, kv_transfer_params, data_parallel_rank)
+        _check_fields(request_id, params, priority, arrival_time, cache_salt, kv_transfer_params, data_parallel_rank)
         self._refuse_unsupported(
             priority=priority or None,
             cache_salt=cache_salt,
@@ -275,10 +276,22 @@ class InputProcessor:
                 raise ValueError(f"{called} is not supported by this engine: leave it out, or run {where}")
 
 
-def _check_fields(request_id: Any, priority: Any, cache_salt: Any, kv_transfer_params: Any, rank: Any) -> None:
+def _check_fields(
+    request_id: Any,
+    params: Any,
+    priority: Any,
+    arrival_time: Any,
+    cache_salt: Any,
+    kv_transfer_params: Any,
+    rank: Any,
+) -> None:
     """Types and ranges of what travels beside prompt and parameters."""
     if not isinstance(request_id, str) or not request_id:
         raise ValueError(f"request_id must be a non-empty string, not {request_id!r:.60}")
+    if not isinstance(params, SamplingParams):
+        raise ValueError(f"the sampling parameters must be SamplingParams, not {type(params).__name__}")
+    if arrival_time is not None and not (isinstance(arrival_time, int | float) and math.isfinite(arrival_time)):
+        raise ValueError(f"arrival_time must be seconds as time.time() counts them, not {arrival_time!r:.60}")
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise ValueError(f"priority must be an integer, not {priority!r:.60}")
     if cache_salt is not None and (not isinstance(cache_salt, str) or not cache_salt):

@@ -144,7 +144,7 @@ class Lifecycle:
 
     def fail(self, plan: SchedulerOutput, reason: str) -> EngineCoreOutputs:
         """End every request of ``plan`` with an error."""
-        outputs = EngineCoreOutputs()
+        outputs, self._outputs = self._outputs, EngineCoreOutputs()
         for req_id in plan.num_scheduled:
             req = self.requests.get(req_id)
             if req is not None and req.first_step <= plan.step:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from rich.console import Console
@@ -55,6 +55,7 @@ class LLM:
         self._inputs, self._outputs = load_processors(self.settings, self.supported(self.settings), self.check)
         self.core = self.build(self.settings, **({} if parts is None else {"parts": parts}), sinks=sinks)
         self._ids = itertools.count()
+        self._waiting: dict[str, list[RequestOutput]] = {}  # for calls in progress, while another took the steps
 
     def generate(
         self,
@@ -142,6 +143,8 @@ class LLM:
                 raise ValueError(
                     f"{name} has {len(values)} entries for {len(prompts)} prompts: give one each, or one for all"
                 )
+        if strange := [type(own).__name__ for own in each if not isinstance(own, SamplingParams)]:
+            raise ValueError(f"sampling_params must be SamplingParams, one or a list of them, not {strange[0]}")
         return [
             self._inputs.process(
                 prompt,
@@ -161,15 +164,28 @@ class LLM:
                 for child in admission.children:
                     self.core.add_request(child)
             while open_ids:
-                processed = self._outputs.process(self.core.step())
-                self.core.abort(processed.aborts)
-                for output in processed.outputs:
+                for output in self._next(open_ids):
                     if output.finished:
                         open_ids.discard(output.request_id)
                     yield output
         finally:
             for request_id in open_ids:
                 self.core.abort(self._outputs.abort(request_id).aborts)
+                self._waiting.pop(request_id, None)
+
+    def _next(self, open_ids: Collection[str]) -> list[RequestOutput]:
+        """Outputs for ``open_ids``: those that came while another call took steps, else those of a step.
+
+        What the step brings for other calls in progress waits for them.
+        """
+        if waiting := [output for request_id in open_ids for output in self._waiting.pop(request_id, [])]:
+            return waiting
+        processed = self._outputs.process(self.core.step())
+        self.core.abort(processed.aborts)
+        for output in processed.outputs:
+            if output.request_id not in open_ids:
+                self._waiting.setdefault(output.request_id, []).append(output)
+        return [output for output in processed.outputs if output.request_id in open_ids]
 
     @staticmethod
     def _progress(outputs: Iterator[RequestOutput], total: int, show: bool) -> Iterator[RequestOutput]:

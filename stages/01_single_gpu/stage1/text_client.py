@@ -69,10 +69,11 @@ class TextClient:
         return await self._client.call(method, *args)
 
     def shutdown(self) -> None:
-        """Stop the engine; a second call does nothing."""
+        """Stop the engine: requests in flight end with ``EngineDeadError``; a second call does nothing."""
         if self._pump_task is not None:
             self._pump_task.cancel()
         self._client.shutdown()
+        self._die(EngineDeadError(self.dead or "the engine was shut down"))
 
     # --- below: streams ------------------------------------------------------------------------------
 
@@ -80,6 +81,8 @@ class TextClient:
         request_id = admission.request_id
         if self.dead is not None:
             raise EngineDeadError(self.dead)
+        if self._pump_task is not None and self._pump_task.get_loop() is not asyncio.get_running_loop():
+            raise RuntimeError("this engine serves another event loop: use one loop for all its requests")
         self._outputs.add(admission)  # refuses an id that is in use
         if self._pump_task is None:
             self._pump_task = asyncio.create_task(self._pump())
@@ -95,11 +98,13 @@ class TextClient:
                 finished = output.finished
                 yield output
         finally:
-            del self._streams[request_id]
-            if not finished:
-                # Cancelled or closed half-way: nobody reads the rest. Shielded, so that a second cancellation
-                # cannot keep the core from hearing of it.
-                await asyncio.shield(self.abort(request_id))
+            # The id was free from the request's end on: by now it may be somebody else's.
+            if self._streams.get(request_id) is stream:
+                del self._streams[request_id]
+                if not finished:
+                    # Cancelled or closed half-way: nobody reads the rest. Shielded, so that a second cancellation
+                    # cannot keep the core from hearing of it.
+                    await asyncio.shield(self.abort(request_id))
 
     async def _pump(self) -> None:
         """Hand each step's outputs to their streams, until the engine stops."""
@@ -107,10 +112,14 @@ class TextClient:
             async for outputs in self._client.outputs():
                 await self._hand_out(self._outputs.process(outputs))
         except EngineDeadError as error:
-            self.dead = str(error)
-            self._outputs.fail_all(self.dead)
-            for stream in self._streams.values():
-                stream.put_nowait(error)
+            self._die(error)
+
+    def _die(self, error: EngineDeadError) -> None:
+        """Tell everyone who waits for an output that none will come."""
+        self.dead = str(error)
+        self._outputs.fail_all(self.dead)
+        for stream in self._streams.values():
+            stream.put_nowait(error)
 
     async def _hand_out(self, processed: Processed) -> None:
         """Outputs to their streams, endings to the core."""

@@ -27,7 +27,7 @@ from stage1.batch import ForwardBatch
 from stage1.kv_cache import KVCache
 from stage1.model.layers import Attention
 from stage1.model.rope import apply_rope
-from stage2.inputs import StepBatch
+from stage2.inputs import MOST_CUT, StepBatch
 from stage2.kernels.decode_attention import MAX_QUERY_LEN, OWN, DecodeKernels, paged_decode, paged_verify
 from stage2.kernels.decode_splits import Splits, choose_splits, worth_cutting
 from stage2.kernels.prefill_attention import paged_prefill
@@ -35,7 +35,6 @@ from stage2.kernels.prefill_splits import choose_key_splits
 from stage2.kernels.prefill_tiles import bound_query_tiles, choose_tile
 from stage2.kernels.rope_store import rope_and_store
 
-MAX_SPLIT_TOKENS = 512
 BLOCK_SIZES = (16, 256)
 INTERPRETED_SMS = 4  # what the interpreter pretends to have
 
@@ -87,10 +86,9 @@ class TritonAttention:
         keys, values = self.kv_cache.layers[layer.index]
         q = self.store(layer, qkv, batch)
         out = torch.empty_like(q)
-        # Room for partial results is a matter of tokens: where they are many, the decodes among them are not cut.
         splits = Splits(1)
         max_len = batch.block_table.shape[1] * self.kv_cache.block_size
-        if batch.num_tokens <= MAX_SPLIT_TOKENS:
+        if batch.num_tokens <= MOST_CUT:
             few = batch.num_reqs if batch.max_query_len <= MAX_QUERY_LEN else max(batch.num_few, 1)
             splits = choose_splits(few, kv_heads, self._num_sms, dim, batch.cut)
         pages = (q, keys, values, batch.block_table)

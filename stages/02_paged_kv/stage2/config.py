@@ -25,6 +25,9 @@ class CacheConfig:
             raise ValueError(f"block_size is {self.block_size}; a block holds at least 1 token")
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(f"gpu_memory_utilization is {self.gpu_memory_utilization}; choose above 0 and at most 1")
+        for name in ("kv_cache_memory_bytes", "num_gpu_blocks_override"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} is {value}; choose 1 or more, or leave --{name.replace('_', '-')} out")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from typing import Any, TypeVar
 import torch
 
 from stage1.batch import Sampled
-from stage2.inputs import StepBatch, StepBuffers
+from stage2.inputs import MOST_CUT, StepBatch, StepBuffers
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -109,7 +109,12 @@ def graph_sizes(max_reqs: int, max_tokens: int, cuts: Sequence[bool | None] = (N
     batches = [n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224) if n < max_reqs]
     batches += [*range(256, max_reqs, 64), max_reqs]
     mixed = [Size(min(max_reqs, n), n, max_chunks(n), n) for n in reversed(mixed_tokens(max_tokens))]
-    return mixed + [Size(n, n, 0, 1, cut=cut) for n in sorted(batches, reverse=True) for cut in cuts]
+    return mixed + [Size(n, n, 0, 1, cut=cut) for n in sorted(batches, reverse=True) for cut in cuts_of(n, cuts)]
+
+
+def cuts_of(num_tokens: int, cuts: Sequence[bool | None]) -> Sequence[bool | None]:
+    """Those of ``cuts`` that make a difference in a step of ``num_tokens``."""
+    return cuts if num_tokens <= MOST_CUT else (None,)
 
 
 class StepGraphs:

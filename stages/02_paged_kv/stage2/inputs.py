@@ -30,6 +30,7 @@ SlotMapping = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Te
 
 
 MOST_FEW = 8  # queries of a request that the kernel of decoding takes
+MOST_CUT = 512  # tokens of a step that it may cut the keys of: partial results take room for each
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
+from stage1.memory import available_memory
 from stage1.model.shape import ModelShape
 from stage2.config import CacheConfig
 from stage2.profile import ProfileRun
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 CPU_CACHE_BYTES = 4 << 30
 SEGMENT = 2 << 20  # bytes to which torch rounds up each layer's tensor on a GPU
 GIB = 1 << 30
+CONTEXT = 2 * GIB  # what CUDA keeps for this process and its code, at most
 
 
 def count_blocks(
@@ -53,9 +55,11 @@ def count_blocks(
                 config.num_gpu_blocks_override,
                 max_model_len,
             )
+        _check_available(config.num_gpu_blocks_override * block_bytes, "--num-gpu-blocks-override", device)
         return config.num_gpu_blocks_override
     if config.kv_cache_memory_bytes is not None:
         room = config.kv_cache_memory_bytes
+        _check_available(room, "--kv-cache-memory-bytes", device)
     elif device.type == "cpu":
         room = CPU_CACHE_BYTES
     else:
@@ -71,6 +75,15 @@ def count_blocks(
     return blocks
 
 
+def _check_available(need: int, flag: str, device: torch.device) -> None:
+    available = available_memory(device)
+    if need > available:
+        raise ValueError(
+            f"{flag} asks for {need / GIB:,.2f} GiB and {available / GIB:,.2f} GiB are available on {device}: lower "
+            "it, or leave it out"
+        )
+
+
 def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun, block_bytes: int) -> int:
     """Bytes that the utilisation leaves beside what is in use and what a step and the graphs add."""
     gc.collect()  # an engine that was just shut down may still hold its cache in a cycle
@@ -78,6 +91,7 @@ def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun, bl
     free, total = torch.cuda.mem_get_info(device)
     allowed = int(total * config.gpu_memory_utilization)
     held = torch.cuda.memory_reserved(device)
+    others = max(total - free - held - CONTEXT, 0)  # other programs': the share is of the whole GPU, and ours
     if free + held < allowed:
         raise ValueError(
             f"{(free + held) / GIB:.2f} GiB of the GPU's {total / GIB:.2f} are free and --gpu-memory-utilization "
@@ -102,4 +116,4 @@ def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun, bl
     outside = total - free - torch.cuda.memory_reserved(device)  # other programs, the context, launches of graphs, code
     del runner
     torch.cuda.empty_cache()
-    return allowed - outside - peak - pools
+    return allowed - (outside - others) - peak - pools

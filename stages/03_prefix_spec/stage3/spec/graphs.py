@@ -28,6 +28,7 @@ from stage2.graphs import (
     StepGraph,
     capture,
     capture_step,
+    cuts_of,
     first_mixed,
     first_whole,
     graph_sizes,
@@ -61,7 +62,7 @@ def verify_sizes(limits: StepLimits, max_batch: int, width: int, cuts: Sequence[
     mixed = [Size(min(n, most), n, max_chunks(n), n, width) for n in tokens]
     batches = sorted({size.num_reqs for size in sizes if not size.num_chunks and size.num_reqs < most} | {most})
     fitting = [n for n in batches if n * width <= limits.max_tokens]
-    whole = [Size(n, n * width, 0, width, width, cut) for n in fitting for cut in cuts]
+    whole = [Size(n, n * width, 0, width, width, cut) for n in fitting for cut in cuts_of(n * width, cuts)]
     return sorted(mixed + whole, key=lambda size: -size.num_tokens)
 
 
