@@ -100,7 +100,8 @@ class Call:
 
         length = len(prompt) if isinstance(prompt, str) else len(prompt["prompt_token_ids"])
         try:
-            return await asyncio.to_thread(generate) if length > _LONG else generate()
+            takes_long = length > _LONG or params.structured_outputs is not None
+            return await asyncio.to_thread(generate) if takes_long else generate()
         except ValueError as error:
             raise bad_request(error, (*type(self.body).model_fields, "prompt")) from error
 

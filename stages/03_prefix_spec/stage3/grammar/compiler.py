@@ -54,6 +54,12 @@ class GrammarCompiler:
         self._grammars.move_to_end(constraint)
         return future
 
+    def withdraw(self, future: Future[Grammar]) -> None:
+        """Nobody waits for ``future`` any longer: it is not compiled, if that has not begun."""
+        if future.cancel():
+            for constraint in [constraint for constraint, known in self._grammars.items() if known is future]:
+                del self._grammars[constraint]
+
     def compile(self, constraint: Constraint) -> Grammar:
         """The grammar of ``constraint``, now.
 

@@ -16,7 +16,7 @@ vLLM: ``v1/structured_output/__init__.py`` (``StructuredOutputManager``), ``v1/c
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -34,6 +34,7 @@ from stage3.grammar.records import GrammarMasks
 from stage3.grammar.structured_outputs import constraint_of
 
 _ANY = 0xFFFFFFFF  # a word of a mask that allows everything
+_DEAD_END = "no token of this model can follow in the request's grammar"
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +46,7 @@ class _Guided:
     ending_ids: frozenset[int]
     min_tokens: int
     error: str | None = None  # why it ends with the step that is under way
+    dead_end: int = 0  # drafts of that step behind which nothing can follow; 0: there is no such place
 
 
 class GrammarHook:
@@ -69,7 +71,8 @@ class GrammarHook:
         self._matcher = matcher
         self._compiler = compiler
         self._guided: dict[str, _Guided] = {}
-        self._parked: dict[str, Request] = {}
+        self._parked: dict[str, tuple[Request, Future[Grammar]]] = {}
+        self._waiting: Counter[Future[Grammar]] = Counter()  # parked requests, by what they wait for
         self._compiled: deque[tuple[Request, Future[Grammar]]] = deque()  # filled by the compiler's thread
 
     @property
@@ -84,7 +87,8 @@ class GrammarHook:
         future = self._submit(req)
         if future.done() and future.exception() is None:
             return self._begin(req, future.result())
-        self._parked[req.req_id] = req
+        self._parked[req.req_id] = req, future
+        self._waiting[future] += 1
         future.add_done_callback(partial(self._note, req))
         return False
 
@@ -93,12 +97,12 @@ class GrammarHook:
         ready = []
         while self._compiled:
             req, future = self._compiled.popleft()
-            if self._parked.get(req.req_id) is not req:  # it ended meanwhile
+            if self._parked.get(req.req_id) != (req, future):  # it ended meanwhile
                 continue
             if future.cancelled() or (error := future.exception()) is not None:
                 self._doom(req, "cancelled" if future.cancelled() else f"{error}")
             else:
-                del self._parked[req.req_id]
+                self._leave(req.req_id)
                 self._begin(req, future.result())
                 ready.append(req.req_id)
         return ready
@@ -141,7 +145,7 @@ class GrammarHook:
     def on_finish(self, req: Request) -> bool:
         """See ``SchedulerHook``."""
         self._guided.pop(req.req_id, None)
-        self._parked.pop(req.req_id, None)
+        self._leave(req.req_id)
         return False
 
     # --- below: coming in ---------------------------------------------------------------------------
@@ -153,6 +157,16 @@ class GrammarHook:
             future: Future[Grammar] = Future()
             future.set_exception(error)
             return future
+
+    def _leave(self, req_id: str) -> None:
+        """It is parked no longer; what nobody waits for need not be compiled."""
+        if req_id not in self._parked:
+            return
+        _, future = self._parked.pop(req_id)
+        self._waiting[future] -= 1
+        if self._waiting[future] == 0:
+            del self._waiting[future]
+            self._compiler.withdraw(future)
 
     def _note(self, req: Request, future: Future[Grammar]) -> None:
         self._compiled.append((req, future))
@@ -180,10 +194,15 @@ class GrammarHook:
     def _fill(self, guided: _Guided, drafts: Sequence[int], masks: Words) -> None:
         """Masks [1 + drafts, words]; behind a draft that leaves the grammar all is allowed, for nobody gets there."""
         matcher, num_output = guided.matcher, len(guided.req.output_ids)
-        num_accepted = 0
+        num_accepted = guided.dead_end = 0
         try:
             for i in range(len(masks)):
-                self._fill_one(guided, num_output + i, masks[i])
+                if not self._fill_one(guided, num_output + i, masks[i]):
+                    if i == 0:
+                        raise GrammarError(_DEAD_END)
+                    masks[i:] = _ANY  # only a draft leads there: plain decoding may not, and nobody draws from it then
+                    guided.dead_end = i
+                    break
                 if i == len(drafts) or not matcher.accept([drafts[i]]):
                     break
                 num_accepted += 1
@@ -194,17 +213,20 @@ class GrammarHook:
             return
         matcher.rollback(num_accepted)
 
-    def _fill_one(self, guided: _Guided, num_output: int, mask: Words) -> None:
+    def _fill_one(self, guided: _Guided, num_output: int, mask: Words) -> bool:
+        """The mask at one place; ``False``: nothing can follow there."""
         guided.matcher.allowed_mask(mask)
         if num_output < guided.min_tokens:
             set_bits(mask, guided.ending_ids, False)
             if not mask.any():
                 guided.matcher.allowed_mask(mask)
-        if not mask.any():
-            raise GrammarError("no token of this model can follow in the request's grammar")
+        return bool(mask.any())
 
     def _advance(self, guided: _Guided, sampled: list[int], out: ModelRunnerOutput) -> None:
         matcher, req_id = guided.matcher, guided.req.req_id
+        if 0 < guided.dead_end < len(sampled):  # the draft before the dead end was right
+            guided.error = _DEAD_END
+            return
         try:
             count = matcher.accept(sampled)
             if count < len(sampled) and not matcher.has_ended:

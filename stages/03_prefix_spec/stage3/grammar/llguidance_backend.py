@@ -1,7 +1,8 @@
 """JSON schemas and context-free grammars, which no finite automaton can follow, through llguidance's parser.
 
 Owns the translation between its interface and ours, and the limits that keep hostile input harmless. Does not know
-requests. The parser is Rust: it compiles without Python's lock, and a mask takes it some 50 microseconds.
+requests. The parser is Rust: it compiles without Python's lock, and a mask takes it some 50 microseconds. What users
+send is tried in another process first (``trial``): recursion without an end would end this one.
 
 What it knows of the vocabulary are our bytes: special tokens have none, so no grammar allows them; ends are the
 ``Matcher``'s, so the tokenizer's own end-of-text is not used.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -23,21 +25,28 @@ from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from stage3.grammar.errors import GrammarError
 from stage3.grammar.masks import Words, set_bits
+from stage3.grammar.trial import Trial
 from stage3.grammar.vocabulary import Vocabulary
 
 MAX_TEXT = 2**16  # characters of a schema or a grammar
+MAX_GBNF = 2**14  # of one that is translated first, which takes the square of its length: 0.3 s
 _MAX_MESSAGE = 300  # characters of llguidance's messages that are passed on
-_LIMITS = LLParserLimits(
-    initial_lexer_fuel=500_000,  # 10 ms
-    step_lexer_fuel=200_000,  # 14 ms
-    step_max_items=50_000,  # 3 ms
-    max_lexer_states=20_000,  # some 40 MB
-    max_grammar_size=200_000,
-    verbose_errors=False,
-)
+_LIMITS: dict[str, Any] = {
+    "initial_lexer_fuel": 500_000,  # 10 ms
+    "step_lexer_fuel": 200_000,  # 14 ms
+    "step_max_items": 50_000,  # 3 ms
+    "max_items_in_row": 50_000,
+    "max_lexer_states": 20_000,  # some 40 MB
+    "max_grammar_size": 200_000,
+    "verbose_errors": False,
+}
+_TRIAL = Trial(_LIMITS)
 # Where only one text can follow, a mask would allow one way to cut it into tokens: that of a tokenizer which we do not
 # hand over. The last such line of a grammar counts.
 _ALL_TOKENS = '\n%llguidance {"no_forcing": true}\n'
+# What only looks like syntax: texts, patterns, comments.
+_NO_SYNTAX = re.compile(r'"(?:\\.|[^"\\\n])*"|/(?:\\.|[^/\\\n])+/|//[^\n]*')
+_GBNF_RULE = re.compile(r"(?m)^\s*[\w-]+\s*::=")
 _ANY_OBJECT = {"type": "object"}
 _MAX_FACTOR = 10_000  # of all ``multipleOf`` together: the one automaton without a limit has as many states as this
 
@@ -64,10 +73,15 @@ def lark_grammar_text(grammar: str) -> str:
         GrammarError: it is too long, or in neither.
     """
     _check_length("grammar", grammar)
-    if "%json" in grammar:
+    if "%json" in _NO_SYNTAX.sub("", grammar):
         raise GrammarError("the grammar holds %json, which is not supported: send the schema as json instead")
-    if "::=" not in grammar:
+    if not _GBNF_RULE.search(grammar):
         return grammar_from("lark", grammar + _ALL_TOKENS)
+    if len(grammar) > MAX_GBNF:
+        raise GrammarError(
+            f"the grammar has {len(grammar):,} characters; the limit is {MAX_GBNF:,} in GBNF: shorten it, or write it "
+            "in Lark's notation"
+        )
     try:
         return grammar_from("lark", gbnf_to_lark(grammar) + _ALL_TOKENS)
     except Exception as error:  # the translator raises whatever its parts raise
@@ -80,9 +94,8 @@ def validate(text: str) -> None:
     Raises:
         GrammarError: it is not well formed, or too complex.
     """
-    is_error, messages = LLMatcher.validate_grammar_with_warnings(text, limits=_LIMITS)
-    if is_error:
-        raise GrammarError(f"the grammar is not usable: {_shorten(messages[0])}")
+    if fault := _TRIAL.find_fault(text):
+        raise GrammarError(f"the grammar is not usable: {_shorten(fault)}")
 
 
 class ParserVocabulary:
@@ -102,7 +115,7 @@ class ParserGrammar:
 
     def __init__(self, text: str, vocabulary: ParserVocabulary) -> None:
         self._vocabulary = vocabulary.vocabulary
-        self._matcher = LLMatcher(vocabulary.tokenizer, text, log_level=0, limits=_LIMITS)
+        self._matcher = LLMatcher(vocabulary.tokenizer, text, log_level=0, limits=LLParserLimits(**_LIMITS))
         _raise_error(self._matcher)
         first = self.start()
         if not first.may_end and not first.mask().any():
@@ -144,7 +157,10 @@ class ParserWalk:
         # Asked first: the parser never leaves the state of error that a refused or unknown token puts it into.
         if not 0 <= token < self._vocabulary.size or not self._vocabulary.tokens[token]:
             return False
-        return self._matcher.validate_tokens([token]) == 1 and self._matcher.consume_token(token)
+        if self._matcher.validate_tokens([token]) != 1:
+            _raise_error(self._matcher)
+            return False
+        return self._matcher.consume_token(token)
 
     def rollback(self, count: int) -> None:
         """See ``Walk``."""
