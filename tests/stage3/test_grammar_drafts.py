@@ -75,6 +75,22 @@ def test_every_draft_position_has_its_own_mask(compiler: GrammarCompiler, asked:
     assert plan_of(hook, req, []) == [[3, EOS]]
 
 
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_draft_into_a_dead_end_is_no_error_unless_it_is_right(compiler: GrammarCompiler, accepted: bool) -> None:
+    """Behind "a" the text needs a token that this vocabulary lacks."""
+    hook = GrammarHook(compiler)
+    req = guided_request(hook, {"choice": ["a\u0436", "bc"]})
+    everything = list(range(32))
+    assert plan_of(hook, req, [0, 5]) == [[0, 1], everything, everything]
+    drawn = [0, 7] if accepted else [1]
+    out = ModelRunnerOutput(["a"], [drawn])
+    hook.on_result(SchedulerOutput(1, [], CachedRequests(), {"a": 3}), out)
+    assert out.failed == ({"a": "no token of this model can follow in the request's grammar"} if accepted else {})
+    if not accepted:
+        req.output_ids += [1]
+        assert plan_of(hook, req, []) == [[2]]
+
+
 def test_what_is_drawn_behind_an_accepted_end_is_no_error(compiler: GrammarCompiler) -> None:
     hook = GrammarHook(compiler)
     guided_request(hook, {"choice": ["a"]})

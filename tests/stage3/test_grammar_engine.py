@@ -134,3 +134,15 @@ def test_the_server_takes_response_format_and_refuses_bad_schemas() -> None:
             assert http.get("/health").status_code == 200
     finally:
         llm.shutdown()
+
+
+def test_an_end_that_the_grammar_chose_has_no_stop_reason() -> None:
+    """With ``ignore_eos`` too: nobody asked for that token."""
+    settings = {"model": "tiny", "load_format": "dummy", "device": "cpu", "dtype": "float32", "max_model_len": 64}
+    asked = {"structured_outputs": {"choice": ["Paris"]}, "max_tokens": 20, "temperature": 0.0}
+    with LLM(**settings) as llm:
+        eos = llm._inputs.source.eos_token_ids[0]
+        for ids, reason in (([], None), ([eos], eos)):
+            params = SamplingParams(**asked, ignore_eos=True, stop_token_ids=ids)
+            completion = llm.generate([[1, 2]], params)[0].outputs[0]
+            assert (completion.text, completion.finish_reason, completion.stop_reason) == ("Paris", "stop", reason)

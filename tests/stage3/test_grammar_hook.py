@@ -184,6 +184,24 @@ def test_whoever_leaves_while_parked_is_forgotten_and_its_id_is_free(held: HeldC
     assert world.received("a") == "bb"
 
 
+def test_nothing_is_compiled_for_those_who_left(held: HeldCompiler) -> None:
+    world = World(held)
+    world.add("first", {"choice": ["a"]}, max_tokens=3)  # is being compiled
+    for i in range(4):
+        world.add(f"early{i}", {"choice": [f"{'ab' * (i + 1)}"]}, max_tokens=3)
+    for name in ("twin", "other"):
+        world.add(name, {"choice": ["bb"]}, max_tokens=3)
+    world.bed.scheduler.abort([*(f"early{i}" for i in range(4)), "twin"])
+    assert len(held) == 2, "the first, and what the other twin waits for"
+    held.go.set()
+    world.run()
+    assert (world.received("first"), world.received("other")) == ("a", "bb")
+    assert not world.hook._waiting
+    world.add("early0", {"choice": ["ab"]}, max_tokens=3)
+    world.run()
+    assert world.received("early0") == "ab"
+
+
 def test_a_grammar_that_is_known_already_is_not_waited_for(world: World) -> None:
     world.add("a", {"choice": ["ab"]}, max_tokens=9)
     world.run()

@@ -21,12 +21,15 @@ from stage3.grammar.structured_outputs import (
     choices_of,
     constraint_of,
 )
+from stage3.grammar.trial import Trial
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 GOOD: list[dict[str, Any]] = [
     {"choice": ["Positive", "Negative"]}, {"choice": ("a",)}, {"choice": [""]}, {"regex": r"\d{3}-\d{4}"},
     {"json": SCHEMA}, {"json": '{"type": "integer"}'}, {"json": {}}, {"json_object": True},
     {"grammar": 'start: "a" | "b"'}, {"grammar": 'root ::= "a" | "b"'},
+    {"grammar": 'start: "<x> ::= y"'}, {"grammar": 'start: "%json" | /%json/  // %json'}, {"regex": " "}, {"regex": ""},
+    {"regex": "a", "backend": "xgrammar", "whitespace_pattern": None},
     {"regex": "a", "json": None, "json_object": False, "disable_fallback": True, "disable_any_whitespace": False},
 ]  # fmt: skip
 
@@ -53,8 +56,8 @@ BAD: list[tuple[Any, str]] = [
     ({"regex": "foo**"}, "two quantifiers in a row"),
     ({"regex": "("}, "never closed"),
     ({"regex": "["}, "a ] is needed"),
-    ({"regex": " "}, "not blank"),
-    ({"regex": 3}, "not blank"),
+    ({"regex": 3}, "must be a text"),
+    ({"choice": ["a\ud800", "b"]}, "half a character"),
     ({"regex": "((a{0,200}){0,200}){0,200}"}, "needs 8,080,402 states; the limit is 20,000"),
     ({"regex": "(" * 99 + "a{99999}" + "){99999}" * 99}, "a number of 13 digits or more states"),
     ({"json": [1]}, "must be a JSON schema"),
@@ -85,7 +88,61 @@ BAD: list[tuple[Any, str]] = [
     ({"grammar": "start: " + "(" * 5000 + '"a"' + ")" * 5000}, "nested"),
     ({"grammar": 'start: %json {"multipleOf": 999983}'}, "send the schema as json"),
     ({"grammar": 'start: "' + "a" * 70_000 + '"'}, "the limit is 65,536"),
+    ({"grammar": "root ::= r0\n" + "\n".join(f'r{i} ::= r{i + 1} "b"' for i in range(3000))}, "16,384 in GBNF"),
+    ({"json": {"$ref": "#"}}, "no text matches it"),
+    ({"json": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}}, "no text"),
+    ({"grammar": "start: start"}, "no text matches it"),
+    ({"grammar": 'start: <|im_end|> "a"'}, "not usable"),
 ]
+
+
+def chain(rule: str, count: int) -> str:
+    """``count`` rules, each in terms of the next."""
+    return "start: r0\n" + "\n".join(f"r{i}: {rule.format(i + 1)}" for i in range(count)) + f'\nr{count}: "a"'
+
+
+def references(count: int) -> dict[str, Any]:
+    """A schema whose items are as deep."""
+    definitions: dict[str, Any] = {f"{i:x}": {"items": {"$ref": f"#/$defs/{i + 1:x}"}} for i in range(count)}
+    return {"$defs": {**definitions, f"{count:x}": {}}, "$ref": "#/$defs/0"}
+
+
+# What ends, or keeps busy, whoever reads it.
+DEADLY: list[dict[str, Any]] = [
+    {"grammar": chain("r{}", 4000)},
+    {"json": references(1200)},
+    {"json": {"type": "string", "allOf": [{"pattern": f".*{chr(97 + i % 26)}.{{{i}}}"} for i in range(40)]}},
+]
+
+
+@pytest.mark.parametrize("asked", DEADLY, ids=range(len(DEADLY)))
+def test_what_a_parser_dies_of_is_refused_and_the_next_is_read(asked: dict[str, Any]) -> None:
+    with pytest.raises(GrammarError, match="too much time or memory"):
+        check(asked)
+    check({"grammar": chain("r{}", 100)})
+    check({"json": references(20)})
+
+
+def test_a_trial_ends_with_whoever_asks() -> None:
+    trial = Trial({})
+    assert trial.find_fault('start: "a"\n') != "" or trial._process is not None
+    process = trial._process
+    trial.close()
+    trial.close()
+    assert process is not None
+    assert process.poll() is not None
+
+
+def test_keywords_and_attributes_of_the_classes() -> None:
+    params = stage3.GuidedDecodingParams(regex="a+", backend="xgrammar", whitespace_pattern=None, disable_fallback=True)
+    assert (params.regex, params.backend, params.json, params.whitespace_pattern) == ("a+", "xgrammar", None, None)
+    assert check(params) is None
+    with pytest.raises(GrammarError, match="whitespace_pattern is not supported"):
+        stage3.GuidedDecodingParams(regex="a+", whitespace_pattern=" ")
+    with pytest.raises(GrammarError, match="has no 'regexp'"):
+        stage3.StructuredOutputsParams(regexp="a+")
+    with pytest.raises(AttributeError, match="has no pattern"):
+        params.pattern  # noqa: B018
 
 
 @pytest.mark.parametrize("asked", GOOD, ids=repr)

@@ -1,6 +1,7 @@
 """Drafters with weights in the engine: plain decoding's tokens whatever they guess, and guesses that see it all."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from stage1.trace.reader import Trace
 from stage1.trace.sinks import MemorySink
 from stage2.llm import LLM as PagedLLM
 from stage3.llm import LLM
+from stage3.spec import drafters
 
 bed = load_file(Path(__file__).with_name("heads_bed.py"))
 
@@ -102,6 +104,19 @@ def test_no_draft_passes_the_longest_length(model_len, size, configs) -> None:
             output = llm.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=500, ignore_eos=True))[0]
             assert len(output.outputs[0].token_ids) == model_len - len(PROMPTS[0]["prompt_token_ids"])
             assert output.outputs[0].finish_reason == "length"
+
+
+def test_a_draft_model_with_fewer_positions_stops_there(configs, monkeypatch) -> None:
+    resolve = drafters.resolve_draft
+    monkeypatch.setattr(drafters, "resolve_draft", lambda *args: replace(resolve(*args), max_model_len=60))
+    greedy = SamplingParams(temperature=0, max_tokens=60, ignore_eos=True)
+    with PagedLLM(**TINY) as llm:
+        expected = tokens(llm.generate(PROMPTS[0], greedy))
+    with LLM(**TINY, speculative_config=configs["draft_model"]) as llm:
+        assert tokens(llm.generate(PROMPTS[0], greedy)) == expected
+        stats = llm.core.stats()
+    assert 0 < stats.drafts <= 60 - len(PROMPTS[0]["prompt_token_ids"])
+    assert sum(stats.accepted_per_position) == stats.drafts, "the last ones too: it is its own model"
 
 
 @pytest.mark.parametrize("method", ["eagle", "draft_model"])

@@ -10,7 +10,6 @@ vLLM: ``v1/engine/processor.py``, ``v1/engine/parallel_sampling.py``, ``inputs/p
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stage1.chat import render_messages
 from stage1.params import SamplingParams
-from stage1.params_check import check_against_vocab
+from stage1.params_check import check_against_vocab, check_fields
 from stage1.records import EngineCoreRequest
 from stage1.seeds import child_seed, drawn_seed
 from stage1.token_floor import TokenFloor
@@ -112,7 +111,9 @@ class InputProcessor:
         """
         if cache_salt is None and isinstance(prompt, Mapping):
             cache_salt = prompt.get("cache_salt")
-        _check_fields(request_id, params, priority, arrival_time, cache_salt, kv_transfer_params, data_parallel_rank)
+        if not isinstance(params, SamplingParams):
+            raise ValueError(f"the sampling parameters must be SamplingParams, not {type(params).__name__}")
+        check_fields(request_id, priority, arrival_time, cache_salt, kv_transfer_params, data_parallel_rank)
         self._refuse_unsupported(
             priority=priority or None,
             cache_salt=cache_salt,
@@ -274,29 +275,3 @@ class InputProcessor:
                 where = f"stage {FIRST_STAGE[name]} or later{SETTINGS.get(name, '')}"
                 called = name + OLDER_NAMES.get(name, "")
                 raise ValueError(f"{called} is not supported by this engine: leave it out, or run {where}")
-
-
-def _check_fields(
-    request_id: Any,
-    params: Any,
-    priority: Any,
-    arrival_time: Any,
-    cache_salt: Any,
-    kv_transfer_params: Any,
-    rank: Any,
-) -> None:
-    """Types and ranges of what travels beside prompt and parameters."""
-    if not isinstance(request_id, str) or not request_id:
-        raise ValueError(f"request_id must be a non-empty string, not {request_id!r:.60}")
-    if not isinstance(params, SamplingParams):
-        raise ValueError(f"the sampling parameters must be SamplingParams, not {type(params).__name__}")
-    if arrival_time is not None and not (isinstance(arrival_time, int | float) and math.isfinite(arrival_time)):
-        raise ValueError(f"arrival_time must be seconds as time.time() counts them, not {arrival_time!r:.60}")
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise ValueError(f"priority must be an integer, not {priority!r:.60}")
-    if cache_salt is not None and (not isinstance(cache_salt, str) or not cache_salt):
-        raise ValueError(f"cache_salt must be a non-empty string, not {cache_salt!r:.60}: leave it out for none")
-    if kv_transfer_params is not None and not isinstance(kv_transfer_params, dict):
-        raise ValueError(f"kv_transfer_params must be an object, not {type(kv_transfer_params).__name__}")
-    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
-        raise ValueError(f"data_parallel_rank must be an integer from 0 on, not {rank!r:.60}")

@@ -205,9 +205,10 @@ def check_stop(req: Request) -> Status | None:
 
 
 def stop_reason(req: Request) -> int | None:
-    """The stop_token_id that ended ``req``; ``None`` for an end-of-text token."""
+    """The stop_token_id that ended ``req``; ``None`` for an end-of-text token, unless that is ignored as one."""
     token, params = req.output_ids[-1], req.params
-    return None if token in params.eos_token_ids and not params.ignore_eos else token
+    asked_for = token in params.stop_token_ids and (params.ignore_eos or token not in params.eos_token_ids)
+    return token if asked_for else None
 
 
 def _first(rows: Logprobs, count: int) -> Logprobs:

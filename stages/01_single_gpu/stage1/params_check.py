@@ -9,6 +9,7 @@ vLLM: ``vllm/sampling_params.py`` (``_verify_args``), ``v1/engine/processor.py``
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from reprlib import Repr
 from typing import TYPE_CHECKING, Any
@@ -220,3 +221,26 @@ def _show(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length():,} bits"
     return _SHORT.repr(value)
+
+
+def check_fields(
+    request_id: Any,
+    priority: Any,
+    arrival_time: Any,
+    cache_salt: Any,
+    kv_transfer_params: Any,
+    rank: Any,
+) -> None:
+    """Types and ranges of what travels beside a prompt; raises ``ValueError``."""
+    if not isinstance(request_id, str) or not request_id:
+        raise ValueError(f"request_id must be a non-empty string, not {request_id!r:.60}")
+    if arrival_time is not None and not (isinstance(arrival_time, int | float) and math.isfinite(arrival_time)):
+        raise ValueError(f"arrival_time must be seconds as time.time() counts them, not {arrival_time!r:.60}")
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise ValueError(f"priority must be an integer, not {priority!r:.60}")
+    if cache_salt is not None and (not isinstance(cache_salt, str) or not cache_salt):
+        raise ValueError(f"cache_salt must be a non-empty string, not {cache_salt!r:.60}: leave it out for none")
+    if kv_transfer_params is not None and not isinstance(kv_transfer_params, dict):
+        raise ValueError(f"kv_transfer_params must be an object, not {type(kv_transfer_params).__name__}")
+    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or rank < 0):
+        raise ValueError(f"data_parallel_rank must be an integer from 0 on, not {rank!r:.60}")

@@ -67,4 +67,13 @@ class AsyncLLM(TextClient):
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
     """``speculative_config`` may be a dictionary, as in vLLM; settings are plain values."""
     given = settings.get("speculative_config")
-    return {**settings, "speculative_config": json.dumps(given)} if isinstance(given, dict) else settings
+    if not isinstance(given, dict):
+        return settings
+    return {**settings, "speculative_config": json.dumps(given, default=_number)}
+
+
+def _number(value: Any) -> Any:
+    """Numbers of numpy and torch, which are what they hold."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise ValueError(f"speculative_config holds {value!r:.60}: give texts, numbers and booleans")

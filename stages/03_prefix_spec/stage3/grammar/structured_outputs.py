@@ -45,6 +45,7 @@ class StructuredOutputsParams(dict[str, Any]):
         json: a JSON schema, as a dict or as text.
         json_object: any JSON object.
         grammar: a context-free grammar, in Lark's notation or in GBNF.
+        other: vLLM's further keywords, refused where they ask for what there is not.
 
     Raises:
         GrammarError: none or several are given, or the one is of the wrong type, not well formed or too large.
@@ -57,10 +58,16 @@ class StructuredOutputsParams(dict[str, Any]):
         json: Mapping[str, Any] | str | None = None,
         json_object: bool | None = None,
         grammar: str | None = None,
+        **other: Any,
     ) -> None:
         given = {"choice": choice, "regex": regex, "json": json, "json_object": json_object, "grammar": grammar}
-        super().__init__({name: value for name, value in given.items() if value is not None})
+        super().__init__({name: value for name, value in {**given, **other}.items() if value is not None})
         check(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in (*KINDS, *_UNSUPPORTED, *_IGNORED):
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+        return self.get(name)
 
 
 # The name in vLLM before 0.11, and the keyword that goes with it: ``SamplingParams(guided_decoding=…)``.
@@ -141,6 +148,8 @@ def _choice_text(choices: Any) -> str:
         raise GrammarError("structured_outputs.choice must be a list of strings")
     if not choices:
         raise GrammarError("structured_outputs.choice must not be empty: name at least one text")
+    for choice in choices:
+        _refuse_surrogates("choice", choice)
     if len(choices) > MAX_CHOICES:
         raise GrammarError(
             f"structured_outputs.choice has {len(choices):,} entries; the limit is {MAX_CHOICES:,}: send fewer"
@@ -152,9 +161,23 @@ def _choice_text(choices: Any) -> str:
     return json.dumps(list(choices))
 
 
-def _text(name: str, value: Any) -> str:
+def _refuse_surrogates(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise GrammarError(f"structured_outputs.{name} has half a character at {error.start}: {text!r:.60}") from error
+
+
+def _regex_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise GrammarError(f"structured_outputs.regex must be a text, not {type(value).__name__}")
+    return value
+
+
+def _grammar_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise GrammarError(f"structured_outputs.{name} must be a text that is not blank")
+        raise GrammarError("structured_outputs.grammar must be a text that is not blank")
+    _refuse_surrogates("grammar", value)
     return value
 
 
@@ -180,8 +203,8 @@ def _object_text(value: Any) -> str:
 
 _TEXTS: dict[str, Callable[[Any], str]] = {
     "choice": _choice_text,
-    "regex": lambda value: _text("regex", value),
+    "regex": _regex_text,
     "json": _schema_text,
     "json_object": _object_text,
-    "grammar": lambda value: _text("grammar", value),
+    "grammar": _grammar_text,
 }

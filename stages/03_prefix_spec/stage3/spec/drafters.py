@@ -81,8 +81,10 @@ class DrafterMaker:
 
         return make_with_room, further
 
-    def _limits(self, num_passes: int) -> ChainLimits:
-        return ChainLimits(self._rules.num_speculative_tokens, num_passes, self._block_size, self._source.max_model_len)
+    def _limits(self, num_passes: int, own_len: int | None = None) -> ChainLimits:
+        """``own_len``: positions of a drafter that has fewer than the model; behind them nothing is drafted."""
+        longest = min(self._source.max_model_len, own_len or self._source.max_model_len)
+        return ChainLimits(self._rules.num_speculative_tokens, num_passes, self._block_size, longest)
 
     def _ngram(self) -> Made:
         def make(model: Transformer, attention: AttentionBackend, table: RequestTable) -> Drafter:
@@ -119,7 +121,7 @@ class DrafterMaker:
         for number, layer in enumerate(draft.layers, self._source.shape.num_layers):
             cast(DecoderLayer, layer).self_attn.index = number  # behind the model's own in the cache
         tables = rope_tables(source.shape, self._source.max_model_len, self._device)
-        limits = self._limits(self._rules.num_speculative_tokens)
+        limits = self._limits(self._rules.num_speculative_tokens, source.max_model_len)
 
         def make(model: Transformer, attention: AttentionBackend, table: RequestTable) -> Drafter:
             own = self._parts.attention(attention.kv_cache, *tables, self._parts.rotate)  # type: ignore[attr-defined]

@@ -62,6 +62,7 @@ def read_rules(found: Mapping[str, Any]) -> Rules:
     """
     if unknown := sorted(found.keys() - set(KEYS)):
         raise ValueError(f"speculative_config has unknown keys {', '.join(unknown)}; known: {', '.join(KEYS)}")
+    found = {key: value for key, value in found.items() if value is not None}  # None: as if it were not there
     if not isinstance(found.get("latest", False), bool):
         raise ValueError(f"speculative_config has latest {found['latest']!r}; it must be true or false")
     model = found.get("model")

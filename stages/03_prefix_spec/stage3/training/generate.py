@@ -60,6 +60,10 @@ class GenerateSettings:
         for name in ("tokens", "seconds", "max_tokens", "round_size"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}: choose above 0")
+        if self.held_out_per_kind is not None and self.held_out_per_kind < 1:
+            raise ValueError(
+                f"held_out_per_kind is {self.held_out_per_kind}: choose 1 or more, or leave it out for all"
+            )
         for name in ("greedy_share", "magpie_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: choose 0 to 1")
