@@ -117,7 +117,7 @@ def test_graphs_beyond_the_small_ones_hold_more_chunks(monkeypatch) -> None:
     assert (taken[0].size.num_tokens, taken[0].size.num_chunks) == (40, 10)
 
 
-@pytest.mark.parametrize("method", [None, *METHODS])
+@pytest.mark.parametrize("method", [None, "eagle"])
 def test_steps_take_graphs_with_splits_where_that_pays(method, tmp_path, monkeypatch) -> None:
     """A long request beside short ones, and alone: what is found is the same."""
     bed.imitate(monkeypatch, BUDGET)
@@ -126,7 +126,7 @@ def test_steps_take_graphs_with_splits_where_that_pays(method, tmp_path, monkeyp
     for table in (decode_attention.TILINGS, decode_attention.SPLIT_TILINGS):
         monkeypatch.setitem(table, (64, 4), Tiling(16, 4, 2))  # two splits from 33 keys on
     arrivals = []
-    for i, (length, count) in enumerate(((8, 50), (3, 12), (5, 12))):
+    for i, (length, count) in enumerate(((24, 14), (20, 4), (22, 4))):
         params = SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True)
         arrivals.append((0, EngineCoreRequest(f"r{i}", list(range(5, 5 + length)), params)))
     config = {"speculative_config": config_of(method, tmp_path)} if method else {}
