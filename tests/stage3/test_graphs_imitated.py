@@ -136,5 +136,4 @@ def test_steps_take_graphs_with_splits_where_that_pays(method, tmp_path, monkeyp
     core.shutdown()
     assert found == without_graphs(arrivals, **SIZES)
     sizes = {(graph.size.num_reqs, graph.size.cut) for graph in taken if graph and not graph.size.num_chunks}
-    assert {(1, True)} < sizes
-    assert {cut for num_reqs, cut in sizes if num_reqs > 1} == {False}
+    assert {(1, True), (3, False)} <= sizes
