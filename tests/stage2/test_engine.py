@@ -106,7 +106,7 @@ def test_requests_join_and_leave_while_others_run() -> None:
         ({"gpu_memory_utilization": 1.5}, "gpu_memory_utilization"),
         ({"max_num_batched_tokens": 4, "max_num_seqs": 8}, "max_num_batched_tokens"),
         ({"kv_cache_memory_bytes": 1000}, r"room for 0 blocks.*needs 8"),
-        ({"num_gpu_blocks_override": 0}, "at least 1"),
+        ({"num_gpu_blocks_override": 0}, "choose 1 or more"),
         ({"block_size": 8, "attention_backend": "triton"}, "block_size is 8; the Triton kernels take 16 to 256"),
     ],
 )

@@ -125,11 +125,16 @@ def test_what_a_parser_dies_of_is_refused_and_the_next_is_read(asked: dict[str, 
 
 def test_a_trial_ends_with_whoever_asks() -> None:
     trial = Trial({})
-    assert trial.find_fault('start: "a"\n') != "" or trial._process is not None
+    trial.find_fault("nothing at all")
+    assert trial._process is None
+    trial.hold()
+    trial.find_fault("nothing at all")
     process = trial._process
-    trial.close()
-    trial.close()
     assert process is not None
+    trial.find_fault("nor here")
+    assert trial._process is process, "one process for all grammars of an engine"
+    trial.release()
+    trial.close()
     assert process.poll() is not None
 
 

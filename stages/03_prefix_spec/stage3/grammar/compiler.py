@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 
-from stage3.grammar.llguidance_backend import ParserGrammar, ParserVocabulary
+from stage3.grammar.llguidance_backend import TRIAL, ParserGrammar, ParserVocabulary
 from stage3.grammar.matcher import Grammar
 from stage3.grammar.structured_outputs import Constraint, choices_of, grammar_text
 from stage3.grammar.token_fsm import MakeMask, choice_grammar, mask_maker, regex_grammar
@@ -40,6 +40,8 @@ class GrammarCompiler:
         self._max_grammars = max_grammars
         self._grammars: OrderedDict[Constraint, Future[Grammar]] = OrderedDict()
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar")
+        self._is_open = True
+        TRIAL.hold()
 
     def __len__(self) -> int:
         return len(self._grammars)
@@ -73,8 +75,11 @@ class GrammarCompiler:
         return ParserGrammar(grammar_text(constraint), self._parser_vocabulary)
 
     def shutdown(self) -> None:
-        """Compile nothing more; what waits is cancelled."""
+        """Compile nothing more; what waits is cancelled. A second call does nothing."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._is_open:
+            self._is_open = False
+            TRIAL.release()
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

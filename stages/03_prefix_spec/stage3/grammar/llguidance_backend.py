@@ -40,7 +40,7 @@ _LIMITS: dict[str, Any] = {
     "max_grammar_size": 200_000,
     "verbose_errors": False,
 }
-_TRIAL = Trial(_LIMITS)
+TRIAL = Trial(_LIMITS)
 # Where only one text can follow, a mask would allow one way to cut it into tokens: that of a tokenizer which we do not
 # hand over. The last such line of a grammar counts.
 _ALL_TOKENS = '\n%llguidance {"no_forcing": true}\n'
@@ -94,7 +94,7 @@ def validate(text: str) -> None:
     Raises:
         GrammarError: it is not well formed, or too complex.
     """
-    if fault := _TRIAL.find_fault(text):
+    if fault := TRIAL.find_fault(text):
         raise GrammarError(f"the grammar is not usable: {_shorten(fault)}")
 
 

@@ -1,7 +1,8 @@
 """Grammars are tried in a process of their own: some crash a parser, or keep it busy for minutes.
 
 Owns that process and its limits: an answer within a second, or the grammar is refused and the process replaced. Does
-not know what is tried (``trial_worker``). It starts with the first grammar and ends with this process.
+not know what is tried (``trial_worker``). It starts with the first grammar, which takes a tenth of a second, and stays
+while an engine does: without one it ends with its answer.
 
 vLLM: none; its grammars are tried in the server's own process.
 """
@@ -41,6 +42,7 @@ class Trial:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()  # a fork of this process starts its own
+        self._holders = 0
         atexit.register(self.close)
 
     def find_fault(self, grammar: str) -> str:
@@ -52,10 +54,25 @@ class Trial:
             try:
                 process.stdin.write(struct.pack("<I", len(data)) + data)
                 process.stdin.flush()
-                return self._answer(process, self._seconds)
+                fault = self._answer(process, self._seconds)
             except (OSError, TimeoutError):  # it has died, or will not answer
                 self._stop()
                 return TOO_MUCH
+            if self._holders == 0:
+                self._stop()
+            return fault
+
+    def hold(self) -> None:
+        """Keep the process between grammars, until as many have called ``release``."""
+        with self._lock:
+            self._holders += 1
+
+    def release(self) -> None:
+        """See ``hold``."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._stop()
 
     def close(self) -> None:
         """End the process; the next grammar starts another."""
