@@ -36,7 +36,7 @@ class Trial:
         memory_bytes: that the process may take beyond what it starts with.
     """
 
-    def __init__(self, limits: Mapping[str, int | bool], seconds: float = 0.9, memory_bytes: int = 1 << 30) -> None:
+    def __init__(self, limits: Mapping[str, int | bool], seconds: float = 0.8, memory_bytes: int = 1 << 30) -> None:
         self._settings = json.dumps({"limits": dict(limits), "memory_bytes": memory_bytes})
         self._seconds = seconds
         self._lock = threading.Lock()
