@@ -123,3 +123,26 @@ def test_the_triton_backend_gives_stage_1s_tokens(settings, expected) -> None:
         assert llm.core.executor._runner._attention.__class__.__name__ == "TritonAttention"
         outputs = llm.generate(PROMPTS[:3], short)
     assert tokens(outputs) == [ids[:3] for ids in tokens(expected)[:3]]
+
+
+def test_an_interrupt_before_a_plan_arrives_leaves_every_row_free() -> None:
+    """Ctrl-C at any moment: the next call has the whole engine."""
+    settings = {"model": "tiny", "load_format": "dummy", "device": "cpu", "max_model_len": 64, "max_num_seqs": 2}
+    params = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
+    with LLM(**settings) as llm:
+        expected = [out.outputs[0].token_ids for out in llm.generate([[1, 2], [3]], params)]
+        submit = llm.core.executor.submit
+        for number in range(1, 9):
+            plans = []
+
+            def interrupted(plan, number=number, plans=plans):
+                plans.append(plan)
+                if len(plans) == number:
+                    raise KeyboardInterrupt
+                return submit(plan)
+
+            llm.core.executor.submit = interrupted
+            with pytest.raises(KeyboardInterrupt):
+                [llm.generate([[1, 2], [3]], params) for _ in range(2)]
+            llm.core.executor.submit = submit
+            assert [out.outputs[0].token_ids for out in llm.generate([[1, 2], [3]], params)] == expected

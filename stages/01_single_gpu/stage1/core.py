@@ -54,7 +54,11 @@ class EngineCore:
         plan = self.scheduler.schedule()
         if not plan.num_scheduled and self.scheduler.has_work:
             time.sleep(PAUSE)  # all are held back by someone who works beside this thread: let it
-        future = self.executor.submit(plan)
+        try:
+            future = self.executor.submit(plan)
+        except BaseException:  # an interrupt: the plan may not have arrived, and nobody will read its result
+            self.scheduler.fail(plan, "the step was interrupted")
+            raise
         try:
             outputs = self.scheduler.update(plan, future.result())
         except Exception as error:

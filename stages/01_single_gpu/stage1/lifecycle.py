@@ -143,7 +143,11 @@ class Lifecycle:
         return outputs
 
     def fail(self, plan: SchedulerOutput, reason: str) -> EngineCoreOutputs:
-        """End every request of ``plan`` with an error."""
+        """End every request of ``plan`` with an error. The next plan names those that had ended once more.
+
+        For this one may not have reached what has to forget them.
+        """
+        self._ended = [*plan.finished, *self._ended]
         outputs, self._outputs = self._outputs, EngineCoreOutputs()
         for req_id in plan.num_scheduled:
             req = self.requests.get(req_id)
