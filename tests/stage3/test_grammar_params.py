@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from llguidance import grammar_from
 
 import stage3
 from stage1.codec import Codec
@@ -136,6 +137,24 @@ def test_a_trial_ends_with_whoever_asks() -> None:
     trial.release()
     trial.close()
     assert process.poll() is not None
+
+
+def test_after_an_interrupt_nobody_gets_an_older_answer(monkeypatch) -> None:
+    trial = Trial({})
+    trial.hold()
+    good, bad = 'start: "a"\n', "start: nothing\n"
+    expected = [trial.find_fault(grammar_from("lark", text)) for text in (good, bad)]
+    assert [bool(fault) for fault in expected] == [False, True]
+
+    def interrupted(*_: Any) -> str:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trial, "_answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            trial.find_fault(grammar_from("lark", bad))
+    assert [trial.find_fault(grammar_from("lark", text)) for text in (good, bad)] == expected
+    trial.release()
 
 
 def test_keywords_and_attributes_of_the_classes() -> None:

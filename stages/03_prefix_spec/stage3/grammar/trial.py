@@ -49,18 +49,17 @@ class Trial:
         """Why ``grammar`` cannot be used, empty if it can; within ``seconds`` once the process runs."""
         with self._lock:
             process = self._running()
-            data = grammar.encode()
-            assert process.stdin is not None
+            is_usable = False
             try:
-                process.stdin.write(struct.pack("<I", len(data)) + data)
-                process.stdin.flush()
+                self._ask(process, grammar.encode())
                 fault = self._answer(process, self._seconds)
+                is_usable = True
+                return fault
             except (OSError, TimeoutError):  # it has died, or will not answer
-                self._stop()
                 return TOO_MUCH
-            if self._holders == 0:
-                self._stop()
-            return fault
+            finally:  # after an interrupt, too: its answer would be taken for the next one's
+                if self._holders == 0 or not is_usable:
+                    self._stop()
 
     def hold(self) -> None:
         """Keep the process between grammars, until as many have called ``release``."""
@@ -97,6 +96,12 @@ class Trial:
             )
             self._answer(self._process, START_SECONDS)
         return self._process
+
+    def _ask(self, process: subprocess.Popen[bytes], data: bytes) -> None:
+        assert process.stdin is not None
+        left = memoryview(struct.pack("<I", len(data)) + data)
+        while left:
+            left = left[process.stdin.write(left) :]
 
     def _answer(self, process: subprocess.Popen[bytes], seconds: float) -> str:
         assert process.stdout is not None
