@@ -42,7 +42,9 @@ def programs_of(
             tiles = -(-length // tile)
             size = max(min_tiles, -(-tiles // num_splits))
             own = min(size, tiles - split * size)
-            for _ in range(kv_heads if own > 0 else 0):
+            if own <= 0:  # ends at once
+                continue
+            for _ in range(kv_heads):
                 start, processor = heapq.heappop(free)
                 programs.append(Program(request, split, processor, start, own))
                 heapq.heappush(free, (start + own, processor))

@@ -19,22 +19,26 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 UNLIMITED = 1 << 60  # cgroup v1 says "no limit" with a number near 2^63
 
 
-def check_memory(need_bytes: int, what: str, device: torch.device) -> None:
+SMALLER = "lower --max-model-len or --max-num-seqs, take a smaller --dtype or model, or free memory"
+
+
+def check_memory(need_bytes: int, what: str, device: torch.device, verb: str = "need", remedy: str = SMALLER) -> None:
     """Refuse what cannot fit; the caller has allocated nothing yet.
 
     Args:
         need_bytes: what is about to be allocated.
         what: for the message: ``the weights and the KV cache``.
         device: where.
+        verb: between ``what`` and the number.
+        remedy: what the user can do.
 
     Raises:
-        ValueError: less is available; the message has both numbers and what to lower.
+        ValueError: less is available; the message has both numbers and the remedy.
     """
     available = available_memory(device)
     if need_bytes > available:
         raise ValueError(
-            f"{what} need {need_bytes / GIB:,.2f} GiB on {device}; {available / GIB:,.2f} GiB are available: "
-            "lower --max-model-len or --max-num-seqs, take a smaller --dtype or model, or free memory"
+            f"{what} {verb} {need_bytes / GIB:,.2f} GiB on {device}; {available / GIB:,.2f} GiB are available: {remedy}"
         )
 
 

@@ -87,7 +87,6 @@ class TritonAttention:
         q = self.store(layer, qkv, batch)
         out = torch.empty_like(q)
         splits = Splits(1)
-        max_len = batch.block_table.shape[1] * self.kv_cache.block_size
         if batch.num_tokens <= MOST_CUT:
             few = batch.num_reqs if batch.max_query_len <= MAX_QUERY_LEN else max(batch.num_few, 1)
             splits = choose_splits(few, kv_heads, self._num_sms, dim, batch.cut)
@@ -104,7 +103,7 @@ class TritonAttention:
             return out.flatten(1)
         if batch.num_few:
             paged_verify(*pages, batch.few_lens, batch.query_start, out, max_query_len=batch.max_few, **common)
-        self._attend_chunks(q, keys, values, out, batch, max_len)
+        self._attend_chunks(q, keys, values, out, batch)
         return out.flatten(1)
 
     def _attend_chunks(
@@ -114,12 +113,12 @@ class TritonAttention:
         values: torch.Tensor,
         out: torch.Tensor,
         batch: StepBatch,
-        max_len: int,
     ) -> None:
         """Requests with more than a few tokens, behind the others: their rows of ``out`` are overwritten."""
         heads, dim = q.shape[1:]
         kv_heads = keys.shape[2]
         group = heads // kv_heads
+        max_len = batch.block_table.shape[1] * self.kv_cache.block_size
         tile = choose_tile(batch.num_tokens, batch.num_chunks, group, kv_heads, dim, q.dtype)
         paged_prefill(
             *(q, keys, values, batch.block_table, batch.query_start, batch.seq_lens, out),

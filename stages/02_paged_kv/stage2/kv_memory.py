@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import torch
 
-from stage1.memory import available_memory
+from stage1.memory import check_memory
 from stage1.model.shape import ModelShape
 from stage2.config import CacheConfig
 from stage2.profile import ProfileRun
@@ -55,11 +55,11 @@ def count_blocks(
                 config.num_gpu_blocks_override,
                 max_model_len,
             )
-        _check_available(config.num_gpu_blocks_override * block_bytes, "--num-gpu-blocks-override", device)
+        _check_setting(config.num_gpu_blocks_override * block_bytes, "--num-gpu-blocks-override", device)
         return config.num_gpu_blocks_override
     if config.kv_cache_memory_bytes is not None:
         room = config.kv_cache_memory_bytes
-        _check_available(room, "--kv-cache-memory-bytes", device)
+        _check_setting(room, "--kv-cache-memory-bytes", device)
     elif device.type == "cpu":
         room = CPU_CACHE_BYTES
     else:
@@ -75,13 +75,8 @@ def count_blocks(
     return blocks
 
 
-def _check_available(need: int, flag: str, device: torch.device) -> None:
-    available = available_memory(device)
-    if need > available:
-        raise ValueError(
-            f"{flag} asks for {need / GIB:,.2f} GiB and {available / GIB:,.2f} GiB are available on {device}: lower "
-            "it, or leave it out"
-        )
+def _check_setting(need: int, flag: str, device: torch.device) -> None:
+    check_memory(need, flag, device, verb="asks for", remedy="lower it, or leave it out")
 
 
 def _gpu_room(config: CacheConfig, device: torch.device, profile: ProfileRun, block_bytes: int) -> int:

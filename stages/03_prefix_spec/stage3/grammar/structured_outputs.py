@@ -148,8 +148,6 @@ def _choice_text(choices: Any) -> str:
         raise GrammarError("structured_outputs.choice must be a list of strings")
     if not choices:
         raise GrammarError("structured_outputs.choice must not be empty: name at least one text")
-    for choice in choices:
-        _refuse_surrogates("choice", choice)
     if len(choices) > MAX_CHOICES:
         raise GrammarError(
             f"structured_outputs.choice has {len(choices):,} entries; the limit is {MAX_CHOICES:,}: send fewer"
@@ -158,6 +156,8 @@ def _choice_text(choices: Any) -> str:
         raise GrammarError(
             f"structured_outputs.choice has {length:,} characters; the limit is {MAX_CHOICE_CHARACTERS:,}: shorten it"
         )
+    for choice in choices:
+        _refuse_surrogates("choice", choice)
     return json.dumps(list(choices))
 
 

@@ -49,17 +49,16 @@ class Trial:
         """Why ``grammar`` cannot be used, empty if it can; within ``seconds`` once the process runs."""
         with self._lock:
             process = self._running()
-            is_usable = False
+            fault = None
             try:
                 self._ask(process, grammar.encode())
                 fault = self._answer(process, self._seconds)
-                is_usable = True
-                return fault
-            except (OSError, TimeoutError):  # it has died, or will not answer
-                return TOO_MUCH
+            except OSError:  # it has died, or will not answer in time
+                pass
             finally:  # after an interrupt, too: its answer would be taken for the next one's
-                if self._holders == 0 or not is_usable:
+                if fault is None or self._holders == 0:
                     self._stop()
+        return TOO_MUCH if fault is None else fault
 
     def hold(self) -> None:
         """Keep the process between grammars, until as many have called ``release``."""

@@ -39,14 +39,12 @@ def find_fault(grammar: str, tokenizer: LLTokenizer, limits: LLParserLimits) -> 
     if is_error:
         return str(messages[0])
     matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
-    first = None
     if not matcher.is_error():
         mask = int.from_bytes(matcher.compute_bitmask(), "little") & ((1 << END) - 1)
-        first = (mask & -mask).bit_length() - 1  # -1: none
-    if first == -1 and not matcher.is_error() and not matcher.is_accepting():
-        return "no text matches it"
-    if first is not None and first >= 0:
-        matcher.consume_token(first)
+        if mask:
+            matcher.consume_token((mask & -mask).bit_length() - 1)  # the lowest byte that may come first
+        elif not matcher.is_error() and not matcher.is_accepting():
+            return "no text matches it"
     error = str(matcher.get_error()) if matcher.is_error() else ""
     return "no text matches it" if "NoExtensionBias" in error else error
 
